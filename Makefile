@@ -84,7 +84,7 @@ unit_libs := $(shell pkg-config --libs check $(for_tools) 2>/dev/null) -ldl
 
 # -- sources -----------------------------------------------------------------------------------------------------
 config_sources := $(wildcard config/*.c)
-gpu_sources    := $(filter-out gpu/cuda%.c gpu/model/cuda%.c,$(wildcard gpu/*.c gpu/model/*.c)) $(wildcard gpu/stages/*.c gpu/stages/*/*.c)
+gpu_sources    := $(filter-out gpu/model/cuda%.c,$(wildcard gpu/*.c gpu/cpu/*.c gpu/model/*.c gpu/stages/*.c gpu/stages/*/*.c))
 daemon_sources := $(wildcard daemon/*/*.c)
 link_sources := $(wildcard tools/link/*.c)
 framebench_cuda := $(wildcard tools/framebench/*/cuda*.c)
@@ -93,8 +93,8 @@ framebench_sources := $(filter-out $(framebench_cuda),$(wildcard tools/framebenc
 # The GPU backend needs nvcc; sanitizer and fuzzing builds leave it out, since their machines have no GPU.
 with_cuda := $(if $(and $(NVCC),$(filter release check,$(VARIANT)),$(if $(NO_CUDA),,yes)),yes)
 ifeq ($(with_cuda),yes)
-gpu_sources  += $(wildcard gpu/cuda*.c gpu/model/cuda*.c)
-cuda_kernels := $(wildcard gpu/*.cu gpu/model/*.cu gpu/stages/*.cu gpu/stages/*/*.cu)
+gpu_sources  += $(wildcard gpu/cuda/*.c gpu/model/cuda*.c)
+cuda_kernels := $(wildcard gpu/cuda/*.cu gpu/model/*.cu gpu/stages/*.cu gpu/stages/*/*.cu)
 framebench_sources += $(framebench_cuda) $(wildcard tools/framebench/*/*.cu)
 ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
 cuda_trouble := $(shell NVCC='$(NVCC)' tools/setup.sh backend 2>&1 >/dev/null)
@@ -119,13 +119,13 @@ daemon_objects := $(call objects,$(daemon_sources))
 client_objects := $(call objects,$(filter-out tools/client/example.c,$(wildcard tools/client/*.c)))
 client_soname  := libframed.so.0
 $(out)/obj/tools/client/%.o: private flags += -fPIC -fvisibility=hidden -Itools/client
-framectl_objects := $(call objects,$(wildcard tools/framectl/*.c) daemon/wire/segment.c) $(client_objects)
+framectl_objects := $(call objects,$(wildcard tools/framectl/*.c tools/framectl/*/*.c) daemon/wire/segment.c) $(client_objects)
 # The daemon's names and arithmetic that its tools use too.
 shared_objects := $(call objects,daemon/measure/ledger.c daemon/measure/overlap.c config/units.c config/suggest.c)
 link_objects := $(call objects,$(link_sources)) $(config_objects) $(client_objects)
 # Besides its own files, what framebench shares with framectl and the daemon.
-framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c progress.c text.c http.c reply.c daemon.c \
-                      view.c) daemon/measure/histogram.c daemon/measure/diagnosis.c daemon/wire/y4m.c) $(shared_objects) \
+framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,$(addprefix common/,problem.c progress.c text.c http.c reply.c daemon.c) \
+                      status/view.c) daemon/measure/histogram.c daemon/measure/diagnosis.c daemon/wire/y4m.c) $(shared_objects) \
                       $(client_objects)
 
 # -- programs ----------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ gpu_tests += $(unit_folder)/gpu-backend
 $(unit_folder)/gpu-backend: $(call objects,$(wildcard tests/gpu/test_backend*.c) tests/gpu/backend.c tests/unit/gpu/rig.c) $(gpu_objects)
 # What the start of a process costs on a device: with one kernel, and with all.
 gpu_tests += $(addprefix $(unit_folder)/start-,bare whole)
-$(unit_folder)/start-bare: $(call objects,tests/gpu/start_times.c tests/gpu/start_bare.c gpu/cuda_nothing.cu)
+$(unit_folder)/start-bare: $(call objects,tests/gpu/start_times.c tests/gpu/start_bare.c gpu/cuda/nothing.cu)
 $(unit_folder)/start-whole: $(call objects,tests/gpu/start_times.c tests/gpu/start_whole.c) $(gpu_objects)
 endif
 $(gpu_tests):
@@ -230,7 +230,7 @@ $(gpu_tests):
 unit_dirs := $(notdir $(patsubst %/,%,$(wildcard tests/unit/*/)))
 unit_programs := $(patsubst %,$(unit_folder)/unit-%,$(unit_dirs))
 # The CUDA backend against a fake runtime, which its header finds before the real one.
-unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c open.c backend.c warm_up.c chain.c format.c cpu.c cpu_program.c cpu_host.c cpu_slow.c pool.c))
+unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c open.c backend.c warm_up.c chain.c format.c cpu/cpu.c cpu/program.c cpu/host.c cpu/slow.c cpu/pool.c))
 $(out)/obj/tests/unit/cuda/%.o: private flags += -Itests/unit/cuda/fake
 unit_layers_config := $(config_objects)
 # Tests of the daemon's rooms link what they use out of one archive, and may bring their own in place of anything in it.
@@ -353,10 +353,10 @@ coverage: ## says which lines of daemon/, config/ and gpu/ the tests reach, and 
 	@tests/coverage.sh
 
 # -- lint: each file has a stamp, so that only what changed is looked at again ---------------------------------------
-lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda% gpu/model/cuda% $(framebench_cuda) tests/gpu/%),\
-            $(wildcard config/*.c gpu/*.c gpu/model/*.c gpu/stages/*.c gpu/stages/*/*.c daemon/*.c daemon/*/*.c tools/*/*.c tools/framebench/*/*.c packaging/*/*.c tests/*/*.c tests/unit/*/*.c))
-lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda% gpu/model/cuda% $(framebench_cuda:.c=.h) tools/framebench/common/cuda%),$(wildcard config/*.h gpu/*.h gpu/model/*.h gpu/stages/*.h gpu/stages/*/*.h daemon/*/*.h tools/*/*.h tools/framebench/*/*.h tests/gpu/*.h tests/injection/*.h tests/unit/*.h))
-lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/*.cu gpu/stages/*.cu gpu/stages/*.cuh gpu/stages/*/*.cu gpu/stages/*/*.cuh tools/framebench/*/*.cu)
+lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda/% gpu/model/cuda% $(framebench_cuda) tests/gpu/%),\
+            $(wildcard config/*.c gpu/*.c gpu/*/*.c gpu/stages/*/*.c daemon/*.c daemon/*/*.c tools/*/*.c tools/*/*/*.c packaging/*/*.c tests/*/*.c tests/unit/*/*.c))
+lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda/% gpu/model/cuda% $(framebench_cuda:.c=.h) tools/framebench/common/cuda%),$(wildcard config/*.h gpu/*.h gpu/*/*.h gpu/stages/*/*.h daemon/*/*.h tools/*/*.h tools/*/*/*.h tests/gpu/*.h tests/injection/*.h tests/unit/*.h))
+lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/*/*.cu gpu/*/*.cuh gpu/stages/*/*.cu gpu/stages/*/*.cuh tools/framebench/*/*.cu)
 lint_scripts := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 lint_flags = $(filter-out -MMD -MP,$(common)) $(testing) $(packages) $(cuda_flags) -Werror
 lint_tidy := $(filter-out tests/%,$(lint_c))

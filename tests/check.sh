@@ -34,3 +34,4 @@ memory_and_the_rest() {
   step "unit tests" variant check -j3 -k --output-sync=target unit || true
 }
 beside threads_and_services memory_and_the_rest
+again

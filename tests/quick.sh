@@ -18,3 +18,4 @@ end_to_end_tests() {
   FRAMED_SLOW=2 step "end-to-end tests" end_to_end check 6 '-m "not (slow or measures)"' "slow, or measures" || true
 }
 beside unit_tests end_to_end_tests
+again

@@ -24,7 +24,11 @@ step() {
   "$@" >"$log" 2>&1 || status=$?
   {
     flock 9 # steps that run beside one another do not mix their words
-    if [ $status = 0 ]; then
+    if [ $status = 0 ] && grep -qE '^(FAILED|ERROR) ' "$log"; then
+      printf '\n== %s: what failed gets a second try\n' "$name"
+      cat "$log"
+      printf '== end of %s\n\n' "$name"
+    elif [ $status = 0 ]; then
       printf '%s: %d s\n' "$name" $((SECONDS - begun))
       grep -E '^[0-9]+%: Checks: |^[0-9]+ [a-z].* in [0-9.]+s|left out: ' "$log" || true
     else
@@ -59,6 +63,7 @@ left_out() { echo "$*" >>"$logs/left-out"; }
 
 # end_to_end VARIANT PROCESSES ARGUMENTS [REASON]: processes each take the next test that none has begun: many at once, since
 # tests wait for most of their time. Of a process in which all passed only the end is shown. For REASON the others are left out.
+# A few that failed, and not by a sanitizer's report, get a second try in again(), when nothing runs beside them.
 end_to_end() {
   local folder status=0 number pids=()
   folder=$(mktemp -d "$logs/shared.XXXXXX")
@@ -71,10 +76,24 @@ end_to_end() {
     if wait "${pids[number - 1]}"; then
       sed -n '/short test summary/,$p; /^[0-9]* [a-z].* in [0-9.]*s/p' "$folder/$number" | uniq
     else
-      status=1
+      [ $status = 2 ] || status=1
+      grep -qE '^[0-9]+ (failed|error)' "$folder/$number" || status=2
       cat "$folder/$number"
     fi
   done
   [ -z "${4:-}" ] || left_out "$4: $(grep -oE '[0-9]+ deselected' "$folder/1" | grep -oE '^[0-9]+' || echo 0)"
+  if [ $status = 1 ] && [ -e "$folder/begun/failed" ] && [ ! -e "$folder/begun/certain" ] && [ "$(sort -u "$folder/begun/failed" | wc -l)" -le 5 ]; then
+    cat "$folder/begun/failed" >>"$logs/again.$1"
+    return 0
+  fi
   return $status
+}
+
+# again: what failed beside others runs once more, alone. The verdict names it, whatever comes of it.
+again() {
+  local list
+  for list in "$logs"/again.*; do
+    [ -e "$list" ] || continue
+    step "a second try, alone, of $(sort -u "$list" | wc -l) with ${list##*.}" variant "${list##*.}" e2e PYTEST="--only $list" || true
+  done
 }

@@ -1,7 +1,8 @@
 """One line of what a run of tests has come to: what passed, what failed and in which step, what was left out and why.
 
 verdict.py NAME FOLDER SECONDS STATUS: FOLDER has the log of each step, step.*, the names of those that failed, and in left-out
-what the run leaves out by itself, as REASON: NUMBER or in words. STATUS is that of the script. Ends with 1 if anything failed.
+what the run leaves out by itself, as REASON: NUMBER or in words; again.* name tests that failed beside others, a line for each
+report of it, and ran once more. STATUS is that of the script. Ends with 1 if anything failed.
 """
 
 import collections
@@ -39,6 +40,8 @@ def lines(path):
 def main(name, folder, seconds, status):
     folder = pathlib.Path(folder)
     passed, failed, reasons = count("\n".join(log.read_text(errors="replace") for log in sorted(folder.glob("step.*"))))
+    tried_again = [line for path in sorted(folder.glob("again.*")) for line in lines(path)]
+    failed -= len(tried_again)
     steps = lines(folder / "failed")
     if status != "0" and not steps:
         steps = [f"the run itself, with status {status}"]
@@ -50,7 +53,8 @@ def main(name, folder, seconds, status):
         else:
             others.append(line)
     why = ", ".join([f"{reason}: {number:,}" for reason, number in reasons.most_common() if number] + others)
-    print(f"{name}: {passed:,} passed, {failed:,} failed{' (' + ', '.join(steps) + ')' if steps else ''}, "
+    again = f", a second try for {', '.join(sorted(set(tried_again)))}" if tried_again else ""
+    print(f"{name}: {passed:,} passed, {failed:,} failed{' (' + ', '.join(steps) + ')' if steps else ''}{again}, "
           f"{sum(reasons.values()):,} left out{' (' + why + ')' if why else ''}, {int(seconds) // 60} min {int(seconds) % 60} s")
     return 1 if steps or failed else 0
 

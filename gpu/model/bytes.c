@@ -3,7 +3,7 @@
  * that is larger than it may be or than what memory is free, and without ever waiting for anybody. The bytes are read and not
  * mapped, so that who changes a file later changes nothing here.
  */
-#include "gpu/cpu_host.h"
+#include "gpu/cpu/host.h"
 #include "gpu/model/private.h"
 
 #include <errno.h>

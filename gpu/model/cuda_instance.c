@@ -1,6 +1,6 @@
 /* Makes instances of models on a GPU and puts frames through them; see cuda_instance.h. */
 #include "gpu/model/cuda_instance.h"
-#include "gpu/pool.h"
+#include "gpu/cpu/pool.h"
 
 #include <errno.h>
 #include <stdlib.h>

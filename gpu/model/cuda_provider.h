@@ -7,7 +7,7 @@
 #ifndef FRAMED_GPU_MODEL_CUDA_PROVIDER_H
 #define FRAMED_GPU_MODEL_CUDA_PROVIDER_H
 
-#include "gpu/cuda.h"
+#include "gpu/cuda/cuda.h"
 #include "gpu/model/choice.h"
 #include "gpu/model/private.h"
 

@@ -4,7 +4,7 @@
  * The models that are open are in one list, by what was asked for and by the file as it was then, so that whoever asks for the
  * same gets the same one: its weights are in memory once.
  */
-#include "gpu/cpu_host.h"
+#include "gpu/cpu/host.h"
 #include "gpu/model/private.h"
 
 #include <errno.h>

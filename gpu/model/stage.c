@@ -4,6 +4,9 @@
  *
  * A frame fits where its samples are the model's input, in its order and of its type. Nothing is converted here: a message
  * names the stages that do.
+ *
+ * The stage and its part for a GPU, cuda_stage.c, form a circle: the descriptor here names the functions there, and they ask
+ * here what a stage was prepared with.
  */
 #include "gpu/model/stage.h"
 #include "gpu/model/batches.h"

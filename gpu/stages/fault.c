@@ -3,7 +3,7 @@
 
 #ifdef FRAMED_FAULTS
 
-#include "gpu/cpu_fault.h"
+#include "gpu/cpu/fault.h"
 #include "gpu/stages/prepare.h"
 
 #include <errno.h>

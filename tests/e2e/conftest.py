@@ -18,7 +18,9 @@ def pytest_addoption(parser):
     parser.addoption("--one-in", type=int, default=1, metavar="N",
                      help="of each test's sets of parameters run about one in N, at least one, and the same ones each time")
     parser.addoption("--share", type=pathlib.Path, metavar="FOLDER",
-                     help="run only what no other process has begun that was given the same folder")
+                     help="run only what no other process has begun that was given the same folder; its file `failed` gets the names of tests "
+                     "that failed, a line for each report, and `certain` those that a sanitizer reported")
+    parser.addoption("--only", type=pathlib.Path, metavar="FILE", help="run only the tests whose names are lines of the file")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -27,6 +29,10 @@ def pytest_collection_modifyitems(config, items):
         chosen.setdefault(item.nodeid.partition("[")[0], []).append(item)
     kept = {item for sets in chosen.values()
             for item in [one for one in sets if zlib.crc32(one.nodeid.encode()) % chances == 0] or sets[:1]}
+    only = config.getoption("--only")
+    if only:
+        named = only.read_text().splitlines()
+        kept = {item for item in items if item.nodeid in named}
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 
@@ -53,6 +59,17 @@ def pytest_runtestloop(session):
         session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         item = following
     return True
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Notes which tests failed, for a second try without others beside them. What a sanitizer saw once needs no second."""
+    report = (yield).get_result()
+    folder = item.config.getoption("--share")
+    if folder and report.failed:
+        certain = "Sanitizer" in f"{report.longrepr}{report.sections}"
+        with open(folder / ("certain" if certain else "failed"), "a", encoding="utf-8") as file:
+            file.write(f"{item.nodeid}\n")
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 /* The start of a process that has one kernel: what no program on a GPU comes below. See start_times.c. */
 #include "tests/gpu/start_times.h"
 
-#include "gpu/cuda.h"
+#include "gpu/cuda/cuda.h"
 
 const char start_program[] = "bare ";
 

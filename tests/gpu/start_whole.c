@@ -1,7 +1,7 @@
 /* The start of a process that has the whole backend and all kernels, with frames of 4 MiB. See start_times.c. */
 #include "tests/gpu/start_times.h"
 
-#include "gpu/cuda.h"
+#include "gpu/cuda/cuda.h"
 #include "gpu/stages/fault.h"
 
 #include <stdio.h>

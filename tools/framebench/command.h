@@ -2,11 +2,12 @@
 #ifndef FRAMED_TOOLS_FRAMEBENCH_COMMAND_H
 #define FRAMED_TOOLS_FRAMEBENCH_COMMAND_H
 
-#include "tools/framectl/problem.h"
+#include "tools/framectl/common/problem.h"
 
 /* `arguments[0]` is the subcommand's name, as getopt wants it; what follows is the subcommand's own. */
 typedef bool command_run(int count, char **arguments, struct problem *problem);
 
-command_run command_limits, command_daemon, command_transport, command_load, command_overlap, command_stages, command_model, command_report;
+command_run command_limits, command_daemon, command_transport, command_load, command_overlap, command_stages, command_model,
+    command_report;
 
 #endif

@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <stdint.h>
 
-#include "tools/framectl/problem.h"
+#include "tools/framectl/common/problem.h"
 
 /* Options of `plan`, as they stand on the command line. */
 enum plan_option {

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "tools/framectl/command.h"
-#include "tools/framectl/daemon.h"
+#include "tools/framectl/common/daemon.h"
 
 bool command_metrics(const struct invocation *invocation, struct problem *problem) {
   char *text = daemon_text(invocation->socket, "/metrics", DAEMON_PATIENCE_MS, problem);

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "tools/framectl/problem.h"
+#include "tools/framectl/common/problem.h"
 
 enum picture_kind { PICTURE_RAW, PICTURE_PNG, PICTURE_PNM };
 

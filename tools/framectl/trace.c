@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "tools/framectl/command.h"
-#include "tools/framectl/daemon.h"
-#include "tools/framectl/progress.h"
+#include "tools/framectl/common/daemon.h"
+#include "tools/framectl/common/progress.h"
 
 #define USUAL_FILE    "framed-trace.json"
 #define USUAL_SECONDS 2.0

@@ -7,9 +7,9 @@
 #include <time.h>
 
 #include "tools/framectl/command.h"
-#include "tools/framectl/daemon.h"
-#include "tools/framectl/text.h"
-#include "tools/framectl/view.h"
+#include "tools/framectl/common/daemon.h"
+#include "tools/framectl/common/text.h"
+#include "tools/framectl/status/view.h"
 
 enum { LIMIT_MS = 30000, PAUSE_MS = 20, VERSION_ROOM = 64 };
 

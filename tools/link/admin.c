@@ -31,7 +31,7 @@ static bool has_subject(const char **subjects, int count, const char *subject) {
 static int gather(const struct settings *settings, const char *stream, const char **subjects, int count) {
   for (unsigned i = 0; i < settings->link_count && count < SETTINGS_LINKS; i++) {
     const struct link_settings *link = &settings->links[i];
-    if (strcmp(link->stream, stream) == 0 && !has_subject(subjects, count, link->subject)) {
+    if (link->stream && strcmp(link->stream, stream) == 0 && !has_subject(subjects, count, link->subject)) {
       subjects[count++] = link->subject;
     }
   }

@@ -89,7 +89,7 @@ static natsStatus set_security(natsOptions *options, const struct settings *sett
 static natsStatus set_options(natsOptions *options, const struct broker *broker, const struct link_settings *link) {
   const struct settings *settings = broker->settings;
   char name[128];
-  snprintf(name, sizeof name, "framed-link %s %.64s", link->is_source ? "source" : "sink", link->name);
+  snprintf(name, sizeof name, "framed-link %s %.64s", settings_role(link), link->name);
   natsStatus status = natsOptions_SetServers(options, (const char **)settings->servers, (int)settings->server_count);
   status = status == NATS_OK ? natsOptions_SetName(options, name) : status;
   status = status == NATS_OK ? natsOptions_SetAllowReconnect(options, false) : status;
@@ -119,7 +119,7 @@ bool broker_connect(struct broker *broker, const struct link_settings *link) {
   atomic_store(&broker->writes, false);
   natsStatus status = natsOptions_Create(&options);
   status = status == NATS_OK ? set_options(options, broker, link) : status;
-  bool prepared = status == NATS_OK && broker_prepare(options, broker->settings, link, broker->why);
+  bool prepared = status == NATS_OK && (!link->stream || broker_prepare(options, broker->settings, link, broker->why));
   if (prepared) {
     status = attach(options, broker);
     status = status == NATS_OK ? subscribe(broker) : status;

@@ -37,7 +37,7 @@ void broker_close(struct broker *broker);
 /* After nats_CloseAndWait(): until then threads of the library may still tell of the connection. */
 void broker_free(struct broker *broker);
 
-/* Connects and sees to it that the link's stream, and a source's consumer, are there. False with `why`. */
+/* Connects and sees to it that the link's stream, if it has one, and a source's consumer are there. False with `why`. */
 bool broker_connect(struct broker *broker, const struct link_settings *link);
 /* Gives up what is not sent yet after a moment. */
 void broker_disconnect(struct broker *broker);

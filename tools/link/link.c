@@ -14,8 +14,8 @@
 
 enum { POLLS = BROKER_POLLS + 2 };
 
-const char *const counter_names[COUNTERS] = {"stored", "duplicates", "retries", "lost", "missed",
-                                             "acked",  "given_back", "ended",   "dead"};
+const char *const counter_names[COUNTERS] = {"stored",     "duplicates", "retries", "lost",    "missed",   "acked",
+                                             "given_back", "ended",      "dead",    "results", "published"};
 
 int64_t link_clock(void) {
   struct timespec now;
@@ -29,7 +29,7 @@ void link_say(const struct link *link, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  fprintf(stderr, "framed-link: %s %s: %s\n", link->settings->is_source ? "source" : "sink", link->settings->name, text);
+  fprintf(stderr, "framed-link: %s %s: %s\n", settings_role(link->settings), link->settings->name, text);
 }
 
 /* -- both sides -------------------------------------------------------------------------------------------------------- */
@@ -44,7 +44,7 @@ static bool pause_failed(struct pause *pause) {
   return first;
 }
 
-static void lose_broker(struct link *link) {
+void link_lose_broker(struct link *link) {
   if (pause_failed(&link->to_broker)) {
     link_say(link, "no broker: %s; it tries again", link->broker.why);
   }
@@ -54,7 +54,7 @@ static void lose_broker(struct link *link) {
 
 static void seek_broker(struct link *link) {
   if (!broker_connect(&link->broker, link->settings)) {
-    lose_broker(link);
+    link_lose_broker(link);
     return;
   }
   link_say(link, "connected to the broker");
@@ -64,17 +64,27 @@ static void seek_broker(struct link *link) {
   link->kind->broker_there(link);
 }
 
+void link_keep_broker(struct link *link, int64_t now) {
+  if (!link->broker.connection && is_due(&link->to_broker, now) && !link->stopping) {
+    seek_broker(link);
+  }
+}
+
 static void leave_daemon(struct link *link) {
   link->client = framed_close(link->client);
   atomic_store(&link->has_daemon, false);
   link->kind->daemon_gone(link);
 }
 
-static void lose_daemon(struct link *link, const struct framed_error *error) {
+void link_miss_daemon(struct link *link, const char *why) {
   if (pause_failed(&link->to_daemon)) {
-    link_say(link, "no pipeline at %s: %s; it tries again", link->settings->socket,
-             error->text[0] ? error->text : "the daemon closed the connection");
+    link_say(link, "no pipeline at %s: %s; it tries again", link->settings->socket, why);
   }
+  atomic_store(&link->has_daemon, false);
+}
+
+static void lose_daemon(struct link *link, const struct framed_error *error) {
+  link_miss_daemon(link, error->text[0] ? error->text : "the daemon closed the connection");
   if (link->client) {
     leave_daemon(link);
   }
@@ -127,9 +137,7 @@ static void seek_daemon(struct link *link) {
  */
 static void keep_sides(struct link *link, int64_t now) {
   bool drops = !link->settings->is_source && link->settings->overload == LINK_DROP;
-  if (!link->broker.connection && is_due(&link->to_broker, now) && !link->stopping) {
-    seek_broker(link);
-  }
+  link_keep_broker(link, now);
   if (!link->broker.connection && link->client && drops) {
     leave_daemon(link);
   }
@@ -140,7 +148,7 @@ static void keep_sides(struct link *link, int64_t now) {
 
 /* -- turns ------------------------------------------------------------------------------------------------------------- */
 
-static int patience_ms(const struct link *link, int64_t until) {
+int link_patience_ms(const struct link *link, int64_t until) {
   int64_t now = link_clock();
   int64_t latest = now + TURN_LONGEST < until ? now + TURN_LONGEST : until;
   if (!link->broker.connection && link->to_broker.next < latest) {
@@ -175,9 +183,9 @@ static void turn(struct link *link) {
   bool waits = arm_client(link, &polls[BROKER_POLLS]);
   broker_arm(&link->broker, polls);
   polls[BROKER_POLLS + 1] = (struct pollfd){.fd = link->stopping ? -1 : link->stop, .events = POLLIN};
-  poll(polls, POLLS, waits ? patience_ms(link, until) : 0);
+  poll(polls, POLLS, waits ? link_patience_ms(link, until) : 0);
   if (link->broker.connection && !broker_turn(&link->broker, polls)) {
-    lose_broker(link);
+    link_lose_broker(link);
   } else if (!link->broker.connection) {
     broker_turn(&link->broker, polls);
   }
@@ -187,8 +195,7 @@ static void turn(struct link *link) {
   link->stopping |= polls[BROKER_POLLS + 1].revents != 0;
 }
 
-static void *run(void *closure) {
-  struct link *link = closure;
+static void run_client(struct link *link) {
   int64_t stopped = 0;
   while (!link->stopping || (!link->kind->is_idle(link) && link_clock() < stopped + STOP_PATIENCE)) {
     keep_sides(link, link_clock());
@@ -199,6 +206,15 @@ static void *run(void *closure) {
     leave_daemon(link);
   }
   link->kind->turn(link, link_clock());
+}
+
+static void *run(void *closure) {
+  struct link *link = closure;
+  if (link->kind->run) {
+    link->kind->run(link);
+  } else {
+    run_client(link);
+  }
   link->kind->close(link);
   broker_close(&link->broker);
   return NULL;

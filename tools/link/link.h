@@ -2,7 +2,8 @@
  * One link: a pipeline of the daemon on one side, a stream of the broker on the other, and a thread that does all of it.
  *
  * link.c keeps both sides connected, each with a pause that grows while it fails, and turns until it is stopped. What goes
- * through is a kind's: a sink (sink.c) or a source (source.c). Only the link's thread touches it, but for `counters`.
+ * through is a kind's: a sink (sink.c) or a source (source.c), or what is seen in results (mqtt.c), which turns by itself. Only
+ * the link's thread touches it, but for `counters`.
  */
 #ifndef FRAMED_TOOLS_LINK_LINK_H
 #define FRAMED_TOOLS_LINK_LINK_H
@@ -25,6 +26,8 @@ enum counter {
   COUNT_GIVEN_BACK, /* source: frames for another box, or another time */
   COUNT_ENDED,      /* source: frames that the pipeline dropped as it is configured to */
   COUNT_DEAD,       /* source: frames that nobody can compute */
+  COUNT_RESULTS,    /* mqtt: results that the pipeline gave */
+  COUNT_PUBLISHED,  /* mqtt: messages */
   COUNTERS
 };
 extern const char *const counter_names[COUNTERS];
@@ -49,8 +52,11 @@ struct link_kind {
   int (*wanted)(const struct link *link);
   /* Whether nothing is under way that a stop should wait for. */
   bool (*is_idle)(const struct link *link);
+  /* In place of the four functions before, and daemon_gone and take_message, where the other side is no client of libframed:
+   * does everything until the link is stopped. */
+  void (*run)(struct link *link);
 };
-extern const struct link_kind sink_kind, source_kind;
+extern const struct link_kind sink_kind, source_kind, mqtt_kind;
 
 struct link {
   const struct link_settings *settings;
@@ -81,5 +87,12 @@ static inline void link_count(struct link *link, enum counter counter, uint64_t 
 __attribute__((format(printf, 2, 3))) void link_say(const struct link *link, const char *format, ...);
 
 int64_t link_clock(void); /* CLOCK_MONOTONIC ns */
+
+/* For a kind that turns by itself: connects to the broker when it is time; says why there is none, or no pipeline, when that
+ * begins; and how long to wait for something that is due then at the latest. */
+void link_keep_broker(struct link *link, int64_t now);
+void link_lose_broker(struct link *link);
+void link_miss_daemon(struct link *link, const char *why);
+int link_patience_ms(const struct link *link, int64_t until);
 
 #endif

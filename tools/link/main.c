@@ -29,13 +29,12 @@ static const char usage[] = "usage: framed-link [-c FILE] [--check]\n\n"
 
 static void write_link(FILE *out, const struct link *link) {
   char labels[256];
-  snprintf(labels, sizeof labels, "pipeline=\"%s\",role=\"%s\"", link->settings->name,
-           link->settings->is_source ? "source" : "sink");
+  snprintf(labels, sizeof labels, "pipeline=\"%s\",role=\"%s\"", link->settings->name, settings_role(link->settings));
   fprintf(out, "framed_link_broker_up{%s} %d\n", labels, atomic_load(&link->has_broker));
   fprintf(out, "framed_link_pipeline_up{%s} %d\n", labels, atomic_load(&link->has_daemon));
   fprintf(out, "framed_link_in_flight{%s} %u\n", labels, atomic_load(&link->in_flight));
-  enum counter first = link->settings->is_source ? COUNT_ACKED : COUNT_STORED;
-  enum counter behind = link->settings->is_source ? COUNTERS : COUNT_ACKED;
+  enum counter first = link->settings->is_mqtt ? COUNT_RESULTS : link->settings->is_source ? COUNT_ACKED : COUNT_STORED;
+  enum counter behind = link->settings->is_mqtt ? COUNTERS : link->settings->is_source ? COUNT_RESULTS : COUNT_ACKED;
   for (enum counter counter = first; counter < behind; counter++) {
     fprintf(out, "framed_link_%s_total{%s} %" PRIu64 "\n", counter_names[counter], labels,
             atomic_load(&link->counters[counter]));
@@ -91,8 +90,8 @@ static bool run_links(const struct settings *settings, struct link *links, int s
   const uint64_t one = 1;
   for (unsigned i = 0; i < settings->link_count; i++) {
     const struct link_settings *which = &settings->links[i];
-    if (!link_start(&links[i], which->is_source ? &source_kind : &sink_kind, settings, which,
-                    which->is_source ? stop : stop_sinks)) {
+    const struct link_kind *kind = which->is_mqtt ? &mqtt_kind : which->is_source ? &source_kind : &sink_kind;
+    if (!link_start(&links[i], kind, settings, which, which->is_source ? stop : stop_sinks)) {
       return false;
     }
   }
@@ -140,7 +139,10 @@ static int run(const struct settings *settings) {
 static void describe(const struct settings *settings) {
   for (unsigned i = 0; i < settings->link_count; i++) {
     const struct link_settings *link = &settings->links[i];
-    if (link->is_source) {
+    if (link->is_mqtt) {
+      printf("pipeline %s at %s -> framed/%s/%s, announced under %s\n", link->name, link->socket, settings->mqtt_node,
+             link->name, settings->mqtt_prefix);
+    } else if (link->is_source) {
       printf("stream %s (%s), consumer %s -> pipeline %s at %s\n", link->stream, link->subject, link->consumer, link->name,
              link->socket);
     } else {

@@ -5,14 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/errors.h"
 #include "config/memory.h"
 #include "config/reader.h"
 #include "config/suggest.h"
 
-/* What a key holds: a text, a file beside the configuration, or a value of one of the daemon's types. */
-enum row_kind { ROW_TEXT, ROW_PATH, ROW_VALUE };
+/* What a key holds: a text, a file beside the configuration, a value of one of the daemon's types, or links, read elsewhere. */
+enum row_kind { ROW_TEXT, ROW_PATH, ROW_VALUE, ROW_LINKS };
 
 struct row {
   struct config_key key;
@@ -53,6 +54,17 @@ static const struct row source_rows[] = {
     ROW("deliver", ROW_VALUE, KEY_COUNT, link_settings, deliver, .minimum = 1, .maximum = 1000),
     ROW("dead", ROW_TEXT, KEY_FILE, link_settings, dead, .help = "the subject of frames that nobody can compute"),
     {.key = {.name = NULL}}};
+
+static const struct row mqtt_rows[] = {
+    ROW("prefix", ROW_TEXT, KEY_FILE, settings, mqtt_prefix, .help = "of Home Assistant's topics"),
+    ROW("node", ROW_TEXT, KEY_FILE, settings, mqtt_node, .help = "this box in topics"),
+    {.key = {.name = "pipelines", .required = true, .help = "write pipelines: {yard: {}}"}, .kind = ROW_LINKS},
+    {.key = {.name = NULL}}};
+
+static const struct row detections_rows[] = {
+    ROW("socket", ROW_VALUE, KEY_SOCKET, link_settings, socket, .help = "the socket of the pipeline's sink with protocol: json"),
+    ROW("hold", ROW_VALUE, KEY_DURATION, link_settings, hold_ns, .minimum = SECOND / 10, .maximum = 3600 * SECOND),
+    {.key = {.name = NULL}}};
 /* clang-format on */
 
 /* -- life -------------------------------------------------------------------------------------------------------------- */
@@ -71,8 +83,8 @@ struct settings *settings_free(struct settings *settings) {
   for (unsigned i = 0; i < settings->server_count; i++) {
     free(settings->servers[i]);
   }
-  char *const texts[] = {settings->file,        settings->credentials, settings->ca,
-                         settings->certificate, settings->key,         settings->metrics};
+  char *const texts[] = {settings->file, settings->credentials, settings->ca,          settings->certificate,
+                         settings->key,  settings->metrics,     settings->mqtt_prefix, settings->mqtt_node};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     free(texts[i]);
   }
@@ -120,7 +132,7 @@ static void read_row(struct reader *reader, const struct row *row, const struct 
     replace(target, value_read_text(reader, row->key.name, node));
   } else if (row->kind == ROW_PATH) {
     replace(target, value_read_path(reader, row->key.name, node));
-  } else {
+  } else if (row->kind == ROW_VALUE) {
     value_read(reader, &row->key, node, target);
   }
 }
@@ -199,7 +211,8 @@ static void read_nats(struct reader *reader, struct settings *settings, const st
   }
 }
 
-/* -- sinks and sources ------------------------------------------------------------------------------------------------- */
+/* -- sinks, sources and detections --------------------------------------------------------------------------------------------
+ */
 
 #define TOKEN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
@@ -219,39 +232,77 @@ static void check_text(struct reader *reader, const struct node *node, const cha
   }
 }
 
-static void read_link(struct reader *reader, struct settings *settings, const struct node *node, bool is_source) {
-  char where[READER_WHERE];
-  if (settings->link_count == SETTINGS_LINKS) {
-    config_errors_add(reader->errors, node->name_at, NULL, "more than %d sinks and sources", SETTINGS_LINKS);
-    return;
-  }
-  struct link_settings *link = &settings->links[settings->link_count++];
-  *link = (struct link_settings){.at = node->name_at,
-                                 .is_source = is_source,
-                                 .name = memory_copy(node->name, strlen(node->name)),
-                                 .ack_wait_ns = 30 * SECOND,
-                                 .deliver = 5};
-  snprintf(where, sizeof where, "%s '%.64s'", is_source ? "source" : "sink", node->name);
-  read_rows(reader, is_source ? source_rows : sink_rows, where, node, link);
-  set_default(&link->socket, is_source ? "/run/framed/%s.sock" : "/run/framed/%s.out.sock", node->name);
-  set_default(&link->subject, is_source ? "frames.%s" : "results.%s", node->name);
-  set_default(&link->dead, "dead.%s", node->name);
-  check_text(reader, node, "name", link->name, TOKEN ".");
+const char *settings_role(const struct link_settings *link) {
+  return link->is_mqtt ? "mqtt" : link->is_source ? "source" : "sink";
+}
+
+static void check_names(struct reader *reader, const struct node *node, const struct link_settings *link) {
+  check_text(reader, node, "name", link->name, link->is_mqtt ? TOKEN : TOKEN ".");
   check_text(reader, node, "stream", link->stream, TOKEN);
   check_text(reader, node, "consumer", link->consumer, TOKEN);
   check_text(reader, node, "subject", link->subject, TOKEN ".");
   check_text(reader, node, "dead", link->dead, TOKEN ".");
+}
+
+/* `rows` say what kind of link it is. */
+static void read_link(struct reader *reader, struct settings *settings, const struct node *node, const struct row *rows) {
+  char where[READER_WHERE];
+  if (settings->link_count == SETTINGS_LINKS) {
+    config_errors_add(reader->errors, node->name_at, NULL, "more than %d sinks, sources and pipelines of mqtt", SETTINGS_LINKS);
+    return;
+  }
+  struct link_settings *link = &settings->links[settings->link_count++];
+  *link = (struct link_settings){.at = node->name_at,
+                                 .is_source = rows == source_rows,
+                                 .is_mqtt = rows == detections_rows,
+                                 .name = memory_copy(node->name, strlen(node->name)),
+                                 .ack_wait_ns = 30 * SECOND,
+                                 .deliver = 5,
+                                 .hold_ns = 5 * SECOND};
+  snprintf(where, sizeof where, "%s '%.64s'", settings_role(link), node->name);
+  read_rows(reader, rows, where, node, link);
+  set_default(&link->socket, link->is_source ? "/run/framed/%s.sock" : "/run/framed/%s.out.sock", node->name);
+  set_default(&link->subject, link->is_source ? "frames.%s" : "results.%s", node->name);
+  set_default(&link->dead, "dead.%s", node->name);
+  check_names(reader, node, link);
   if (!link->name || !link->socket || !link->subject || !link->dead) {
     errors_set_exhausted(reader->errors);
   }
 }
 
-static void read_links(struct reader *reader, struct settings *settings, const struct node *node, bool is_source) {
+static void read_links(struct reader *reader, struct settings *settings, const struct node *node, const struct row *rows) {
   if (!is_mapping(reader, node->name, node)) {
     return;
   }
   for (const struct node *child = node->first; child; child = child->next) {
-    read_link(reader, settings, child, is_source);
+    read_link(reader, settings, child, rows);
+  }
+}
+
+/* This machine's name as far as its first dot, of characters that topics may have. */
+static char *default_node(void) {
+  char name[65] = "";
+  gethostname(name, sizeof name - 1);
+  name[strcspn(name, ".")] = '\0';
+  for (size_t i = 0; name[i]; i++) {
+    name[i] = strchr(TOKEN, name[i]) ? name[i] : '_';
+  }
+  const char *text = name[0] ? name : "framed";
+  return memory_copy(text, strlen(text));
+}
+
+static void read_mqtt(struct reader *reader, struct settings *settings, const struct node *node) {
+  const struct node *pipelines = node_find(node, "pipelines");
+  read_rows(reader, mqtt_rows, "'mqtt'", node, settings);
+  set_default(&settings->mqtt_prefix, "%s", "homeassistant");
+  settings->mqtt_node = settings->mqtt_node ? settings->mqtt_node : default_node();
+  check_text(reader, node, "prefix", settings->mqtt_prefix, TOKEN);
+  check_text(reader, node, "node", settings->mqtt_node, TOKEN);
+  if (pipelines && pipelines->kind != NODE_INVALID) {
+    read_links(reader, settings, pipelines, detections_rows);
+  }
+  if (!settings->mqtt_prefix || !settings->mqtt_node) {
+    errors_set_exhausted(reader->errors);
   }
 }
 
@@ -270,13 +321,15 @@ static void join_links(struct settings *settings) {
 /* -- the file ---------------------------------------------------------------------------------------------------------- */
 
 static void read_root(struct reader *reader, struct settings *settings, const struct node *root) {
-  static const char *const names[] = {"nats", "sinks", "sources", "limits", "metrics", NULL};
+  static const char *const names[] = {"nats", "sinks", "sources", "mqtt", "limits", "metrics", NULL};
   const struct config_mark top = {.file = settings->file};
   for (const struct node *child = root->first; child; child = child->next) {
     if (strcmp(child->name, "nats") == 0 && is_mapping(reader, "nats", child)) {
       read_nats(reader, settings, child);
     } else if (strcmp(child->name, "sinks") == 0 || strcmp(child->name, "sources") == 0) {
-      read_links(reader, settings, child, strcmp(child->name, "sources") == 0);
+      read_links(reader, settings, child, strcmp(child->name, "sources") == 0 ? source_rows : sink_rows);
+    } else if (strcmp(child->name, "mqtt") == 0) {
+      read_mqtt(reader, settings, child);
     } else if (strcmp(child->name, "limits") == 0) {
       read_rows(reader, limits_rows, "'limits'", child, settings);
     } else if (strcmp(child->name, "metrics") == 0) {
@@ -289,7 +342,8 @@ static void read_root(struct reader *reader, struct settings *settings, const st
     config_errors_add(reader->errors, top, "write nats: {servers: [nats://127.0.0.1:4222]}", "there is no 'nats'");
   }
   if (settings->link_count == 0) {
-    config_errors_add(reader->errors, top, "write sinks: {cam0: {stream: RESULTS}}", "there are neither 'sinks' nor 'sources'");
+    config_errors_add(reader->errors, top, "write sinks: {cam0: {stream: RESULTS}}",
+                      "there are no 'sinks', 'sources' or pipelines of 'mqtt'");
   }
 }
 

@@ -14,18 +14,19 @@ enum { SETTINGS_SERVERS = 16, SETTINGS_LINKS = 256 };
 
 enum link_overload { LINK_BLOCK, LINK_DROP };
 
-/* One entry of `sinks` or `sources`. */
+/* One entry of `sinks`, of `sources`, or of the pipelines of `mqtt`. */
 struct link_settings {
   struct config_mark at;
-  bool is_source;
-  char *name;   /* the pipeline's */
-  char *socket; /* of its sink, or of its source */
-  char *subject, *stream;
-  unsigned overload; /* enum link_overload; a sink's */
+  bool is_source, is_mqtt;
+  char *name;             /* the pipeline's */
+  char *socket;           /* of its sink, or of its source */
+  char *subject, *stream; /* of mqtt NULL */
+  unsigned overload;      /* enum link_overload; a sink's */
   char *consumer, *dead;
   int64_t ack_wait_ns;
   unsigned deliver;
-  char *queue; /* of a sink whose pipeline has a source here: that one's stream; owned by the source */
+  int64_t hold_ns; /* mqtt: how long it stays occupied after the last detection */
+  char *queue;     /* of a sink whose pipeline has a source here: that one's stream; owned by the source */
 };
 
 struct settings {
@@ -35,6 +36,7 @@ struct settings {
   char *credentials, *ca, *certificate, *key;
   int64_t memory; /* bytes of messages that wait for an answer, all links together */
   char *metrics;  /* NULL: no file */
+  char *mqtt_prefix, *mqtt_node;
   struct link_settings links[SETTINGS_LINKS];
   unsigned link_count;
 };
@@ -42,5 +44,8 @@ struct settings {
 /* NULL with errors added. */
 struct settings *settings_load(const char *path, struct config_errors *errors);
 struct settings *settings_free(struct settings *settings);
+
+/* "sink", "source" or "mqtt". */
+const char *settings_role(const struct link_settings *link);
 
 #endif

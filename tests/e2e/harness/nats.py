@@ -168,13 +168,17 @@ class Nats:
 class Link:
     """framed-link beside a daemon, whose pipelines' sockets it takes from there."""
 
-    def __init__(self, daemon, server, *, sinks=None, sources=None, **keys):
+    def __init__(self, daemon, server, *, sinks=None, sources=None, mqtt=None, **keys):
         self.place = daemon.place
         self.file, self.log_file, self.metrics_file = (self.place / name for name in ("link.yaml", "link.log", "link.prom"))
         for name, entry in (sinks or {}).items():
             entry.setdefault("socket", daemon.config["pipelines"][name]["sink"]["socket"])
         for name, entry in (sources or {}).items():
             entry.setdefault("socket", daemon.config["pipelines"][name]["source"]["socket"])
+        for name, entry in (mqtt or {}).get("pipelines", {}).items():
+            entry.setdefault("socket", daemon.config["pipelines"][name]["sink"]["socket"])
+        if mqtt:
+            keys["mqtt"] = mqtt
         self.file.write_text(json.dumps({"nats": {"servers": [server.url]}, "sinks": sinks or {}, "sources": sources or {},
                                          "metrics": str(self.metrics_file), **keys}))
         self.log_file.unlink(missing_ok=True)

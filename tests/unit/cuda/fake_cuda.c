@@ -1,7 +1,7 @@
 #include "tests/unit/cuda/fake_world.h"
 
 #include "gpu/backend.h"
-#include "gpu/cuda_copy.h"
+#include "gpu/cuda/copy.h"
 
 #include <stdlib.h>
 #include <string.h>

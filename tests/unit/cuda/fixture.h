@@ -9,7 +9,7 @@
 #ifndef FRAMED_CUDA
 #define FRAMED_CUDA
 #endif
-#include "gpu/cuda.h"
+#include "gpu/cuda/cuda.h"
 #include "tests/unit/cuda/fake_cuda.h"
 #include "tests/unit/runner.h"
 

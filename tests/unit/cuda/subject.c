@@ -6,15 +6,15 @@
 
 #include "tests/unit/cuda/fake_cuda.h"
 #define gpu_pci_node fake_pci_node
-#include "gpu/cuda.c"
-#include "gpu/cuda_clock.c"
-#include "gpu/cuda_graph.c"
-#include "gpu/cuda_order.c"
-#include "gpu/cuda_overhead.c"
-#include "gpu/cuda_sequence.c"
+#include "gpu/cuda/clock.c"
+#include "gpu/cuda/cuda.c"
+#include "gpu/cuda/graph.c"
+#include "gpu/cuda/order.c"
+#include "gpu/cuda/overhead.c"
+#include "gpu/cuda/sequence.c"
 
 #define gpu_now fake_host_now
-#include "gpu/cuda_costs.c"
-#include "gpu/cuda_error.c"
-#include "gpu/cuda_program.c"
-#include "gpu/cuda_warm_up.c"
+#include "gpu/cuda/costs.c"
+#include "gpu/cuda/error.c"
+#include "gpu/cuda/program.c"
+#include "gpu/cuda/warm_up.c"

@@ -1,5 +1,5 @@
 /* The worker pool, with workers that spin and without: every job runs, in order, whoever pushes it. */
-#include "gpu/pool.h"
+#include "gpu/cpu/pool.h"
 
 #include <check.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* framectl's side of the status socket, against a server of one canned answer, and against none. */
-#include "tools/framectl/daemon.h"
+#include "tools/framectl/common/daemon.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "tests/unit/runner.h"
-#include "tools/framectl/http.h"
+#include "tools/framectl/common/http.h"
 
 enum { CROWD = 16 };
 

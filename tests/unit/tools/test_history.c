@@ -1,5 +1,5 @@
 /* Rates from successive looks, across daemons that come and go. */
-#include "tools/framectl/history.h"
+#include "tools/framectl/status/history.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* What the probes make of /sys and /proc, in folders made for the purpose. */
-#include "tools/framectl/probes.h"
+#include "tools/framectl/doctor/probes.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Relays over real descriptors: every byte arrives, ends travel on, limits hold, failures are told apart. */
-#include "tools/framectl/relay.h"
+#include "tools/framectl/stream/relay.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* HTTP responses, split at every byte: well formed ones give the same body each time, others are refused. */
-#include "tools/framectl/reply.h"
+#include "tools/framectl/common/reply.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* The table of framectl top: which rows, in which order, and what they say. */
-#include "tools/framectl/rows.h"
+#include "tools/framectl/status/rows.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/runner.h"
-#include "tools/framectl/details.h"
+#include "tools/framectl/status/details.h"
 
 static const char document_text[] =
     "{'health': {'degraded': [{'subject': 'device', 'name': 'cam2', 'reason': 'stuck'},"

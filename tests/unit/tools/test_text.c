@@ -1,5 +1,5 @@
 /* Figures and tables as people read them. */
-#include "tools/framectl/text.h"
+#include "tools/framectl/common/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* /v1/status as framectl understands it, also from a daemon that is older or newer. */
-#include "tools/framectl/view.h"
+#include "tools/framectl/status/view.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #include "tools/framebench/common/cuda_bare.h"
 
-#include "gpu/cuda_copy.h"
+#include "gpu/cuda/copy.h"
 #include "tools/framebench/common/cuda_try.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 
 #include "gpu/gpu.h"
 #include "tools/framebench/common/samples.h"
-#include "tools/framectl/problem.h"
+#include "tools/framectl/common/problem.h"
 
 struct bare_setup {
   const struct gpu_chain *chain; /* of one stage without state; input and output of one size */

@@ -2,7 +2,7 @@
 #ifndef FRAMED_FRAMEBENCH_COMMON_CUDA_TRY_H
 #define FRAMED_FRAMEBENCH_COMMON_CUDA_TRY_H
 
-#include "tools/framectl/problem.h"
+#include "tools/framectl/common/problem.h"
 
 #include <cuda_runtime_api.h>
 

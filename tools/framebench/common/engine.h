@@ -8,7 +8,7 @@
 
 #include "daemon/measure/diagnosis.h"
 #include "gpu/gpu.h"
-#include "tools/framectl/problem.h"
+#include "tools/framectl/common/problem.h"
 
 enum engine_completion {
   ENGINE_SPIN,    /* asks the device until the oldest frame is done */

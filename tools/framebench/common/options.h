@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "gpu/gpu.h"
-#include "tools/framectl/problem.h"
+#include "tools/framectl/common/problem.h"
 
 enum option_id { OPTION_SVG = 1, OPTION_WITNESS = 2, OPTION_FILE = 4 }; /* bits: what not every subcommand takes */
 

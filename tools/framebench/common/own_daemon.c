@@ -1,7 +1,7 @@
 #include "tools/framebench/common/own_daemon.h"
 
 #include "tools/framebench/common/samples.h"
-#include "tools/framectl/daemon.h"
+#include "tools/framectl/common/daemon.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
 #ifndef FRAMED_FRAMEBENCH_COMMON_OWN_DAEMON_H
 #define FRAMED_FRAMEBENCH_COMMON_OWN_DAEMON_H
 
-#include "tools/framectl/problem.h"
+#include "tools/framectl/common/problem.h"
 
 #include <jansson.h>
 

@@ -9,7 +9,7 @@
 #define FRAMED_FRAMEBENCH_COMMON_RELAY_H
 
 #include "tools/framebench/common/samples.h"
-#include "tools/framectl/problem.h"
+#include "tools/framectl/common/problem.h"
 
 enum relay_kind {
   RELAY_ONE_THREAD,

@@ -1,6 +1,6 @@
 #include "tools/framebench/common/results.h"
 
-#include "tools/framectl/text.h"
+#include "tools/framectl/common/text.h"
 
 #include <stdlib.h>
 #include <string.h>

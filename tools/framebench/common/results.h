@@ -8,8 +8,8 @@
 #ifndef FRAMED_FRAMEBENCH_COMMON_RESULTS_H
 #define FRAMED_FRAMEBENCH_COMMON_RESULTS_H
 
-#include "tools/framectl/problem.h"
-#include "tools/framectl/progress.h"
+#include "tools/framectl/common/problem.h"
+#include "tools/framectl/common/progress.h"
 
 #include <jansson.h>
 #include <stddef.h>

@@ -13,7 +13,7 @@
 #include "daemon/measure/histogram.h"
 #include "tools/framebench/load/frames.h"
 #include "tools/framebench/load/pace.h"
-#include "tools/framectl/problem.h"
+#include "tools/framectl/common/problem.h"
 
 struct load_wire {     /* descriptors are the client's from load_client_new() on */
   int to, from;        /* connected sockets; may be the same one */

@@ -2,7 +2,7 @@
 #ifndef FRAMED_FRAMEBENCH_LOAD_SEARCH_H
 #define FRAMED_FRAMEBENCH_LOAD_SEARCH_H
 
-#include "tools/framectl/problem.h"
+#include "tools/framectl/common/problem.h"
 
 struct load_goal {
   double share; /* of the frames, 0 to 1; 1: all of them */

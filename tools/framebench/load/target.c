@@ -1,9 +1,9 @@
 #include "tools/framebench/load/target.h"
 
 #include "daemon/wire/protocol.h"
-#include "tools/framectl/daemon.h"
-#include "tools/framectl/http.h"
-#include "tools/framectl/view.h"
+#include "tools/framectl/common/daemon.h"
+#include "tools/framectl/common/http.h"
+#include "tools/framectl/status/view.h"
 
 #include <errno.h>
 #include <stdio.h>

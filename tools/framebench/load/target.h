@@ -8,7 +8,7 @@
 
 #include "daemon/measure/ledger.h"
 #include "tools/framebench/load/frames.h"
-#include "tools/framectl/problem.h"
+#include "tools/framectl/common/problem.h"
 
 #include <jansson.h>
 #include <sys/types.h>

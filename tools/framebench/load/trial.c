@@ -1,7 +1,7 @@
 #include "tools/framebench/load/trial.h"
 
 #include "daemon/measure/clock.h"
-#include "tools/framectl/http.h"
+#include "tools/framectl/common/http.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include "tools/framebench/load/client.h"
 #include "tools/framebench/load/target.h"
-#include "tools/framectl/progress.h"
+#include "tools/framectl/common/progress.h"
 
 struct load_plan {
   double rate;        /* frames a second of all clients together, due one after the other; 0: as fast as they are taken */

@@ -14,7 +14,7 @@
 #include "tools/framebench/common/samples.h"
 #include "tools/framebench/common/targets.h"
 #include "tools/framebench/load/report.h"
-#include "tools/framectl/daemon.h"
+#include "tools/framectl/common/daemon.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "tools/framebench/overlap/picture.h"
 
-#include "tools/framectl/text.h"
+#include "tools/framectl/common/text.h"
 
 #include <math.h>
 

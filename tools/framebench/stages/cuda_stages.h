@@ -3,7 +3,7 @@
 #define FRAMED_FRAMEBENCH_STAGES_CUDA_STAGES_H
 
 #include "gpu/gpu.h"
-#include "tools/framectl/problem.h"
+#include "tools/framectl/common/problem.h"
 
 /* Microseconds for one frame. `frame`: what is in it; NULL: small numbers, all the same. */
 bool stages_cuda_time(const struct stage_plan *plan, const void *frame, bool quick, double *each, struct problem *problem);

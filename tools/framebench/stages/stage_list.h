@@ -3,7 +3,7 @@
 #define FRAMED_FRAMEBENCH_STAGES_STAGE_LIST_H
 
 #include "gpu/gpu.h"
-#include "tools/framectl/problem.h"
+#include "tools/framectl/common/problem.h"
 
 struct stage_entry {
   enum pixel_format pixels;

@@ -1,0 +1,176 @@
+/*
+ * The worker pool; see pool.h.
+ *
+ * Waking a sleeping thread costs more than a small frame, so a worker that runs out of jobs looks for the next one before it
+ * sleeps, for as long as its last job says; at most as many workers do so as the pool's owner wants. What makes skipping the
+ * wake-up safe: `spinning` changes under the lock, and a worker that stops spinning looks at the queue under the same lock
+ * before it sleeps; so while there are no more jobs than workers that spin, each job has one that will find it.
+ *
+ * Workers sleep at a semaphore: condition variables of glibc before 2.41 can lose a wake-up (its bug 25847), and a lost one
+ * here is a frame that hangs, or an end that never comes.
+ */
+#include "gpu/cpu/pool.h"
+
+#include "gpu/backend.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdlib.h>
+
+enum { TRIES = 400 };
+
+struct pool {
+  pthread_mutex_t lock;
+  sem_t woken; /* one for each worker that is to wake up */
+  struct pool_job *first, **last;
+  _Atomic unsigned length;               /* changes under the lock; read without it by workers that spin */
+  unsigned sleeping, spinning, spinners; /* of the workers: how many do and are not woken yet, and how many may spin */
+  bool stopping;
+  unsigned count;
+  pthread_t threads[];
+};
+
+static void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+void pool_take_lock(pthread_mutex_t *lock) {
+  for (int i = 0; i < TRIES; i++) {
+    if (pthread_mutex_trylock(lock) == 0) {
+      return;
+    }
+    relax();
+  }
+  pthread_mutex_lock(lock);
+}
+
+static void spin(struct pool *pool, int64_t until) {
+  while (atomic_load_explicit(&pool->length, memory_order_relaxed) == 0 && gpu_now() < until) {
+    relax();
+  }
+}
+
+/* Waits until there may be something to do. Called and left with the lock held. Another may be quicker, and then what is
+ * left of the time is for the job after it. */
+static void wait_for_work(struct pool *pool, int64_t until) {
+  if (pool->spinning < pool->spinners && gpu_now() < until) {
+    pool->spinning++;
+    pthread_mutex_unlock(&pool->lock);
+    spin(pool, until);
+    pool_take_lock(&pool->lock);
+    pool->spinning--;
+    return;
+  }
+  pool->sleeping++;
+  pthread_mutex_unlock(&pool->lock);
+  while (sem_wait(&pool->woken) != 0) {
+  }
+  pool_take_lock(&pool->lock);
+}
+
+/* The oldest job, or NULL when the pool stops and none is left. */
+static struct pool_job *take(struct pool *pool, int64_t patience_ns) {
+  int64_t until = patience_ns > 0 ? gpu_now() + patience_ns : 0;
+  pool_take_lock(&pool->lock);
+  while (!pool->first && !pool->stopping) {
+    wait_for_work(pool, until);
+  }
+  struct pool_job *job = pool->first;
+  if (job) {
+    pool->first = job->next;
+    pool->last = pool->first ? pool->last : &pool->first;
+    atomic_fetch_sub_explicit(&pool->length, 1, memory_order_relaxed);
+  }
+  pthread_mutex_unlock(&pool->lock);
+  return job;
+}
+
+static void *work(void *argument) {
+  struct pool *pool = argument;
+  struct pool_job *job;
+  int64_t patience_ns = 0;
+  while ((job = take(pool, patience_ns))) {
+    patience_ns = job->patience_ns; /* afterwards it may be in the queue again */
+    job->run(job);
+  }
+  return NULL;
+}
+
+void pool_push(struct pool *pool, struct pool_job *job, enum pool_end end) {
+  pool_take_lock(&pool->lock);
+  if (end == POOL_FRONT) {
+    job->next = pool->first;
+    pool->last = pool->first ? pool->last : &job->next;
+    pool->first = job;
+  } else {
+    job->next = NULL;
+    *pool->last = job;
+    pool->last = &job->next;
+  }
+  unsigned before = atomic_fetch_add_explicit(&pool->length, 1, memory_order_relaxed);
+  bool wake = pool->sleeping > 0 && before >= pool->spinning;
+  pool->sleeping -= wake;
+  pthread_mutex_unlock(&pool->lock);
+  if (wake) {
+    sem_post(&pool->woken);
+  }
+}
+
+/* Workers take no signals: those belong to the threads of the daemon. */
+static int start_worker(struct pool *pool) {
+  sigset_t all, before;
+  sigfillset(&all);
+  int code = pthread_sigmask(SIG_SETMASK, &all, &before);
+  if (code != 0) {
+    return code;
+  }
+  code = pthread_create(&pool->threads[pool->count], NULL, work, pool);
+  if (code == 0) {
+    pthread_setname_np(pool->threads[pool->count], "framed-worker");
+    pool->count++;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return code;
+}
+
+struct pool *pool_new(unsigned workers, unsigned spinners, int *code) {
+  struct pool *pool = calloc(1, sizeof *pool + workers * sizeof pool->threads[0]);
+  if (!pool) {
+    *code = ENOMEM;
+    return NULL;
+  }
+  pthread_mutex_init(&pool->lock, NULL);
+  sem_init(&pool->woken, 0, 0);
+  pool->last = &pool->first;
+  pool->spinners = spinners;
+  for (unsigned i = 0; i < workers; i++) {
+    *code = start_worker(pool);
+    if (*code != 0) {
+      return pool_free(pool);
+    }
+  }
+  return pool;
+}
+
+struct pool *pool_free(struct pool *pool) {
+  if (!pool) {
+    return NULL;
+  }
+  pool_take_lock(&pool->lock);
+  pool->stopping = true;
+  pthread_mutex_unlock(&pool->lock);
+  for (unsigned i = 0; i < pool->count; i++) {
+    sem_post(&pool->woken);
+  }
+  for (unsigned i = 0; i < pool->count; i++) {
+    pthread_join(pool->threads[i], NULL);
+  }
+  sem_destroy(&pool->woken);
+  pthread_mutex_destroy(&pool->lock);
+  free(pool);
+  return NULL;
+}

@@ -1,0 +1,453 @@
+/*
+ * Programs of the CPU backend: a slot's stream is its one job in the pool, so frames of a slot run in order and those of
+ * different slots on as many workers as there are.
+ *
+ * Nothing is copied: the first stage reads the pinned input, the last writes the pinned output, and what lies
+ * between is two buffers of the slot. Frames pass the stages with state in the order of their submission, one
+ * after the other: each has a ticket, and one whose turn it is not is parked and costs no worker; the frame before
+ * it puts it back into the queue. So no worker ever waits for a frame, and one is enough for any number of slots: of
+ * the frames of a program that are not done, the one with the lowest ticket is never parked.
+ *
+ * A stage may also take a frame over, which then costs no worker either until the stage gives it back; to the program it is
+ * busy.
+ *
+ * What a worker writes to a slot happens before `state` says that it is done, and after that it touches only the
+ * program, which gpu_program_free() keeps until `busy` is 0.
+ */
+#include "gpu/cpu/program.h"
+#include "gpu/cpu/fault.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How long a worker looks for the next frame: about as long as waking it takes, or, where a lane that spins would have to do
+ * that, as long as such a lane itself goes on by default. */
+#define PATIENCE_NS          INT64_C(20000)
+#define PATIENCE_SPINNING_NS INT64_C(200000)
+
+enum slot_state {
+  SLOT_IDLE,
+  SLOT_RUNNING,
+  SLOT_RUNNING_NOTIFY, /* the same, and wake() is to be called */
+  SLOT_DONE,
+  SLOT_TOLD /* done, and wake() was called or is just about to be */
+};
+
+struct cpu_slot {
+  struct pool_job job; /* first, so that a job is its slot */
+  struct cpu_program *program;
+  struct gpu_buffers buffers;
+  unsigned char *memory;
+  _Atomic enum slot_state state;
+  struct gpu_frame frame;
+  uint64_t ticket;
+  unsigned next_stage;
+  bool parked; /* guarded by the program's lock */
+  int64_t started, resumed, finished;
+  int64_t kernel, model, modelled;
+  unsigned instance, batch;
+  char refusal[STAGE_TEXT]; /* why a stage could not compute the frame, or empty */
+  /* Of the stage that runs, or to which the frame was handed over. */
+  bool handed;
+  struct stage_call call;
+  struct stage_run run;
+  char problem[STAGE_TEXT];
+};
+
+struct cpu_program {
+  struct gpu_program base;
+  struct pool *pool;
+  struct chain_layout layout;
+  unsigned char *memory;        /* of all slots, then the state */
+  uint64_t next_ticket;         /* of whoever submits */
+  void *joined[GPU_MAX_STAGES]; /* what stages' join() gave; NULL for most */
+  atomic_bool lost;             /* a frame was given up: no other may go on */
+  pthread_mutex_t lock;         /* guards what follows */
+  pthread_cond_t changed;
+  unsigned busy; /* frames in the queue or on a worker; parked ones are not */
+  uint64_t turn; /* ticket of the frame that may use the state */
+  bool freeing;
+  struct cpu_slot slots[];
+};
+
+/* -- frame order -------------------------------------------------------------------------------------------------- */
+
+/* Whether the frame may use the state now. If not, it is parked and no longer the caller's. */
+static bool take_turn(struct cpu_slot *slot) {
+  struct cpu_program *program = slot->program;
+  pool_take_lock(&program->lock);
+  bool mine = program->turn == slot->ticket;
+  if (!mine) {
+    slot->kernel += gpu_now() - slot->resumed;
+    slot->parked = true;
+    program->busy--;
+  }
+  pthread_mutex_unlock(&program->lock);
+  if (mine && slot->frame.restart) {
+    memset(program->memory + program->base.slot_count * program->layout.slot_bytes, 0, program->layout.state_bytes);
+  }
+  return mine;
+}
+
+static void pass_turn(struct cpu_program *program) {
+  struct cpu_slot *next = NULL;
+  pool_take_lock(&program->lock);
+  program->turn++;
+  for (unsigned i = 0; i < program->base.slot_count && !next; i++) {
+    struct cpu_slot *slot = &program->slots[i];
+    next = slot->parked && slot->ticket == program->turn ? slot : NULL;
+  }
+  if (next) {
+    next->parked = false;
+    program->busy++;
+  }
+  pthread_mutex_unlock(&program->lock);
+  if (next) {
+    pool_push(program->pool, &next->job, POOL_FRONT);
+  }
+}
+
+/* -- running a frame ---------------------------------------------------------------------------------------------- */
+
+static bool given_up(const struct cpu_program *program) {
+  return atomic_load(&program->lost) || gpu_device_is_dead(program->base.device, NULL);
+}
+
+/* A stage that the frame was handed over to has computed it: a worker goes on with it. */
+static void resume(struct stage_call *call) {
+  struct cpu_slot *slot = (struct cpu_slot *)((unsigned char *)call - offsetof(struct cpu_slot, call));
+  pool_push(slot->program->pool, &slot->job, POOL_FRONT);
+}
+
+/* What a model cannot compute is that frame's matter alone: the stages behind it are left out. */
+static void refuse(struct cpu_slot *slot, unsigned index, const char *problem) {
+  const char *name = slot->program->base.chain->plans[index].stage->name;
+  snprintf(slot->refusal, sizeof slot->refusal, "stages[%u] (%s): %.340s", index, name, problem);
+}
+
+/* Any other stage that fails is the device's end, as a kernel's fault is on a GPU: frames run again, and one that fails again
+ * by itself is given up. */
+static void fail(struct cpu_slot *slot, unsigned index, const char *problem) {
+  const struct gpu_program *program = &slot->program->base;
+  struct gpu_error error;
+  gpu_error_set(&error, 0, NULL, "stages[%u] (%s), frame %llu: %s", index, program->chain->plans[index].stage->name,
+                (unsigned long long)slot->frame.sequence, problem);
+  error.stage = (int)index;
+  gpu_device_die(program->device, &error);
+}
+
+static void make_call(struct cpu_slot *slot, unsigned index) {
+  const struct cpu_program *program = slot->program;
+  const struct gpu_chain *chain = program->base.chain;
+  const struct chain_layout *layout = &program->layout;
+  const struct stage_plan *plan = &chain->plans[index];
+  unsigned char *state = program->memory + program->base.slot_count * layout->slot_bytes + layout->state[index];
+  slot->problem[0] = '\0';
+  slot->run = (struct stage_run){0};
+  slot->call = (struct stage_call){
+      .input = index == 0 ? slot->buffers.input : slot->memory + layout->buffer[index % 2],
+      .output = index + 1 == chain->length ? slot->buffers.output : slot->memory + layout->buffer[(index + 1) % 2],
+      .source = chain->takes_source ? slot->buffers.input : NULL,
+      .state = plan->state_bytes > 0 ? state : NULL,
+      .scratch = plan->scratch_bytes > 0 ? slot->memory + layout->scratch : NULL,
+      .session = program->base.sessions[index],
+      .sequence = slot->frame.sequence,
+      .restart = slot->frame.restart,
+      .again = slot->frame.again,
+      .deadline = slot->frame.deadline,
+      .attached = program->joined[index],
+      .slot = (unsigned)(slot - program->slots),
+      .run = plan->stage->runs_model ? &slot->run : NULL,
+      .resume = resume,
+      .problem = slot->problem,
+  };
+}
+
+/* A warm-up frame is any bytes, which nobody waits for. */
+static void conclude(struct cpu_slot *slot, unsigned index) {
+  bool is_model = slot->program->base.chain->plans[index].stage->runs_model;
+  if (*slot->problem && slot->frame.sequence != STAGE_WARM_UP) {
+    (is_model ? refuse : fail)(slot, index, slot->problem);
+  }
+}
+
+static void conclude_model(struct cpu_slot *slot, unsigned index, int64_t began, int64_t ended) {
+  slot->modelled = ended;
+  slot->model += ended - began;
+  slot->instance = slot->run.instance;
+  slot->batch = slot->run.batch;
+  stage_count(slot->run.served, slot->frame.sequence);
+  conclude(slot, index);
+}
+
+static void run_stage(struct cpu_slot *slot, unsigned index) {
+  const struct stage_plan *plan = &slot->program->base.chain->plans[index];
+  int64_t began = plan->stage->runs_model ? gpu_now() : 0;
+  make_call(slot, index);
+  plan->stage->run(plan, &slot->call);
+  if (plan->stage->runs_model) {
+    conclude_model(slot, index, began, gpu_now());
+  } else {
+    conclude(slot, index);
+  }
+}
+
+/* From then on the frame is the stage's, until it gives it back. */
+static void hand_over(struct cpu_slot *slot, unsigned index) {
+  make_call(slot, index);
+  slot->kernel += gpu_now() - slot->resumed;
+  slot->handed = true;
+  slot->program->base.chain->plans[index].stage->hand(&slot->call);
+}
+
+static void take_back(struct cpu_slot *slot, unsigned index) {
+  slot->handed = false;
+  slot->kernel += slot->run.until - slot->run.from;
+  conclude_model(slot, index, slot->run.from, slot->run.until);
+}
+
+enum outcome { OUTCOME_DONE, OUTCOME_PARKED, OUTCOME_LOST };
+
+/* Runs the stages that are left, as far as they may run now. */
+static enum outcome run_stages(struct cpu_slot *slot) {
+  struct cpu_program *program = slot->program;
+  const struct gpu_chain *chain = program->base.chain;
+  if (chain->length == 0) {
+    memcpy(slot->buffers.output, slot->buffers.input, chain->input_bytes);
+  }
+  while (slot->next_stage < chain->length) {
+    unsigned index = slot->next_stage;
+    if (given_up(program)) {
+      return OUTCOME_LOST;
+    }
+    if ((int)index == chain->first_stateful && !take_turn(slot)) {
+      return OUTCOME_PARKED;
+    }
+    if (slot->handed) {
+      take_back(slot, index);
+    } else if (!*slot->refusal && program->joined[index]) {
+      hand_over(slot, index);
+      return OUTCOME_PARKED;
+    } else if (!*slot->refusal) {
+      run_stage(slot, index);
+    }
+    slot->next_stage = index + 1;
+    if ((int)index == chain->last_stateful && !given_up(program)) {
+      pass_turn(program);
+    }
+  }
+  return given_up(program) ? OUTCOME_LOST : OUTCOME_DONE;
+}
+
+/* Marks the slot done and wakes whoever asked for it. From the mark on, the slot may be submitted again. */
+static void finish(struct cpu_slot *slot) {
+  struct cpu_program *program = slot->program;
+  slot->finished = gpu_now();
+  slot->kernel += slot->finished - slot->resumed;
+  enum slot_state running = SLOT_RUNNING;
+  if (atomic_compare_exchange_strong(&slot->state, &running, SLOT_DONE)) {
+    return;
+  }
+  atomic_store(&slot->state, SLOT_TOLD);
+  /* libuv before 1.53 can lose a wake-up without this fence. */
+  atomic_thread_fence(memory_order_seq_cst);
+  program->base.options.wake(program->base.options.context);
+}
+
+#ifdef FRAMED_FAULTS
+static _Thread_local struct cpu_slot *running_slot;
+
+void cpu_fault_illegal(void) {
+  if (running_slot) {
+    struct gpu_error error;
+    gpu_error_set(&error, EFAULT, "unless the stage is under test, report it",
+                  "stages[%u] (fault) made an illegal memory access", running_slot->next_stage);
+    error.stage = (int)running_slot->next_stage;
+    gpu_device_die(running_slot->program->base.device, &error);
+  }
+}
+
+void cpu_fault_hang(void) {
+  if (running_slot) {
+    struct cpu_program *program = running_slot->program;
+    pool_take_lock(&program->lock);
+    while (!program->freeing) {
+      pthread_cond_wait(&program->changed, &program->lock);
+    }
+    atomic_store(&program->lost, true);
+    pthread_mutex_unlock(&program->lock);
+  }
+}
+#endif
+
+static void run_frame(struct pool_job *job) {
+  struct cpu_slot *slot = (struct cpu_slot *)job;
+  struct cpu_program *program = slot->program;
+#ifdef FRAMED_FAULTS
+  running_slot = slot;
+#endif
+  slot->resumed = gpu_now();
+  slot->started = slot->started ? slot->started : slot->resumed;
+  enum outcome outcome = run_stages(slot);
+  if (outcome == OUTCOME_PARKED) {
+    return;
+  }
+  if (outcome == OUTCOME_DONE) {
+    finish(slot);
+  }
+  pool_take_lock(&program->lock);
+  program->busy--;
+  if (program->busy == 0 && program->freeing) {
+    pthread_cond_broadcast(&program->changed);
+  }
+  pthread_mutex_unlock(&program->lock);
+}
+
+/* -- calls of a lane ---------------------------------------------------------------------------------------------- */
+
+bool cpu_submit(struct gpu_program *base, unsigned index, const struct gpu_frame *frame, struct gpu_error *error) {
+  (void)error;
+  struct cpu_program *program = (struct cpu_program *)base;
+  struct cpu_slot *slot = &program->slots[index];
+  slot->frame = *frame;
+  slot->next_stage = 0;
+  slot->started = slot->kernel = slot->model = slot->modelled = 0;
+  slot->instance = slot->batch = 0;
+  slot->handed = false;
+  slot->refusal[0] = '\0';
+  slot->ticket = program->next_ticket++;
+  slot->job.patience_ns = frame->notify ? PATIENCE_NS : PATIENCE_SPINNING_NS;
+  atomic_store(&slot->state, frame->notify ? SLOT_RUNNING_NOTIFY : SLOT_RUNNING);
+  pool_take_lock(&program->lock);
+  program->busy++;
+  pthread_mutex_unlock(&program->lock);
+  pool_push(program->pool, &slot->job, POOL_BACK);
+  return true;
+}
+
+enum gpu_progress cpu_told(struct gpu_program *base, unsigned index) {
+  struct cpu_program *program = (struct cpu_program *)base;
+  enum slot_state state = atomic_load_explicit(&program->slots[index].state, memory_order_acquire);
+  return state == SLOT_DONE || state == SLOT_TOLD ? GPU_DONE : GPU_PENDING;
+}
+
+enum gpu_progress cpu_ask(struct gpu_program *base, unsigned index, struct gpu_error *error) {
+  (void)error;
+  return cpu_told(base, index);
+}
+
+bool cpu_arm(struct gpu_program *base, unsigned index, struct gpu_error *error) {
+  (void)error;
+  struct cpu_program *program = (struct cpu_program *)base;
+  enum slot_state running = SLOT_RUNNING;
+  atomic_compare_exchange_strong(&program->slots[index].state, &running, SLOT_RUNNING_NOTIFY);
+  return true;
+}
+
+bool cpu_times(struct gpu_program *base, unsigned index, struct gpu_times *result) {
+  struct cpu_program *program = (struct cpu_program *)base;
+  const struct cpu_slot *slot = &program->slots[index];
+  if (base->timed_one_in == 0) {
+    return false;
+  }
+  *result = (struct gpu_times){
+      .begin = slot->started, /* there is nothing to copy */
+      .copied_in = slot->started,
+      .computed = slot->finished,
+      .copied_out = slot->finished,
+      .kernel = slot->kernel,
+      .wait = slot->finished - slot->started - slot->kernel,
+      .told = atomic_load(&slot->state) == SLOT_TOLD ? slot->finished : 0,
+      .modelled = slot->modelled,
+      .model = slot->model,
+      .instance = slot->instance,
+      .batch = slot->batch,
+  };
+  return true;
+}
+
+const char *cpu_refusal(struct gpu_program *base, unsigned index) {
+  const struct cpu_slot *slot = &((struct cpu_program *)base)->slots[index];
+  return *slot->refusal ? slot->refusal : NULL;
+}
+
+/* -- programs ----------------------------------------------------------------------------------------------------- */
+
+static bool join_stages(struct cpu_program *program, struct gpu_error *error) {
+  const struct gpu_chain *chain = program->base.chain;
+  for (unsigned i = 0; i < chain->length; i++) {
+    const struct stage_plan *plan = &chain->plans[i];
+    if (plan->stage->joins && plan->stage->joins(plan) &&
+        !(program->joined[i] = plan->stage->join(program->base.device, plan, error))) {
+      error->stage = (int)i;
+      return false;
+    }
+  }
+  return true;
+}
+
+struct gpu_program *cpu_program_new(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
+                                    unsigned count, const struct gpu_options *options, struct gpu_error *error) {
+  struct cpu_program *program = calloc(1, sizeof *program + count * sizeof program->slots[0]);
+  if (!program) {
+    gpu_error_set(error, ENOMEM, NULL, "no memory for a program of %u slots", count);
+    return NULL;
+  }
+  chain_layout(chain, false, count, &program->layout);
+  /* Never of size 0, so that a program without memory needs no case of its own. */
+  program->memory = aligned_alloc(GPU_ALIGNMENT, program->layout.total_bytes + GPU_ALIGNMENT);
+  if (!program->memory) {
+    gpu_error_set(error, ENOMEM, "use fewer slots or clients, or smaller frames", "no %zu bytes of memory for %u slots",
+                  program->layout.total_bytes, count);
+    free(program);
+    return NULL;
+  }
+  gpu_program_init(&program->base, device, chain, count, options);
+  program->pool = ((struct cpu_device *)device)->pool;
+  pthread_mutex_init(&program->lock, NULL);
+  pthread_cond_init(&program->changed, NULL);
+  for (unsigned i = 0; i < count; i++) {
+    program->slots[i] = (struct cpu_slot){
+        .job = {.run = run_frame},
+        .program = program,
+        .buffers = slots[i],
+        .memory = program->memory + i * program->layout.slot_bytes,
+    };
+  }
+  if (!join_stages(program, error)) {
+    cpu_program_free(&program->base);
+    return NULL;
+  }
+  return &program->base;
+}
+
+/* There are no graphs, and reading the clock costs nothing that could be spared. */
+bool cpu_prepare(struct gpu_program *program, struct gpu_error *error) {
+  (void)error;
+  program->timed_one_in = program->timed_one_in > 0 ? 1 : 0;
+  return true;
+}
+
+void cpu_program_free(struct gpu_program *base) {
+  struct cpu_program *program = (struct cpu_program *)base;
+  pool_take_lock(&program->lock);
+  program->freeing = true;
+  pthread_cond_broadcast(&program->changed);
+  while (program->busy > 0) {
+    pthread_cond_wait(&program->changed, &program->lock);
+  }
+  pthread_mutex_unlock(&program->lock);
+  for (unsigned i = 0; i < base->chain->length; i++) {
+    if (program->joined[i]) {
+      base->chain->plans[i].stage->leave(program->joined[i]);
+    }
+  }
+  pthread_cond_destroy(&program->changed);
+  pthread_mutex_destroy(&program->lock);
+  free(program->memory);
+  free(program);
+}

@@ -1,0 +1,237 @@
+/*
+ * What the files of the CUDA backend share; besides the kernels, nothing else includes the CUDA headers.
+ *
+ * cuda_error.c turns errors into values; cuda.c opens devices and pins memory; cuda_program.c makes programs, puts frames on
+ * streams and finds them done; cuda_sequence.c is what one frame is on a stream, cuda_graph.c captures and replays
+ * that, and cuda_warm_up.c measures which is faster; cuda_copy.cu is small copies without an engine, cuda_order.c keeps large
+ * ones in order, cuda_clock.c says when each step was, cuda_overhead.c what asking for that adds, and cuda_costs.c what copies
+ * and kernels take side by side. Every call is made by a thread that has entered the device, on a stream of our own: nothing
+ * touches the default stream.
+ */
+#ifndef FRAMED_GPU_CUDA_CUDA_H
+#define FRAMED_GPU_CUDA_CUDA_H
+
+#include "gpu/backend.h"
+#include "gpu/cuda/copy.h"
+
+#include <cuda_runtime_api.h>
+
+/* An anchor may be used by a frame for as long as it takes to make this many new ones. */
+enum { CUDA_ANCHORS = 16 };
+
+/* The event of a copy's ticket is recorded anew after this many copies, so there are more than lanes submit at one moment. A
+ * power of two, since tickets wrap. */
+enum { CUDA_TICKETS = 64 };
+
+/* One moment on both clocks. All times of a device lie on one axis that begins at the first anchor. */
+struct cuda_anchor {
+  cudaEvent_t event;
+  int64_t device_ns; /* of `event`, on that axis */
+  int64_t offset;    /* to add to get CLOCK_MONOTONIC */
+};
+
+struct cuda_device {
+  struct gpu_device base;
+  int index;
+  cudaStream_t clock;
+  struct cuda_anchor anchors[CUDA_ANCHORS];
+  _Atomic unsigned anchor; /* index of the one in force */
+  /* Until when, on the device's axis, each engine was busy with frames whose times were read; and until when kernels that copy
+   * were, which neither wait for a copy engine nor keep one waiting. */
+  _Atomic int64_t h2d_end, kernel_end, d2h_end, copied_in_end, copied_out_end;
+  bool reads_host;                   /* its kernels find pinned memory where the host has it */
+  atomic_bool held;                  /* while its calibration is measured: a frame is not yet to begin */
+  cudaEvent_t tickets[CUDA_TICKETS]; /* without timing: the end of the copy in that has the ticket, modulo their number */
+  _Atomic unsigned next_ticket;
+  _Atomic(struct cuda_program *) lost; /* freed when the device was dead already; list by `next_lost` */
+};
+
+/*
+ * A frame lies on its stream in one part, or in several. Where stages have state, those from the first of them to the last are
+ * apart: before, the frame waits for the state, and after it passes it on, by events that no graph has. And so is a stage
+ * whose work is beside the frame's graph. The copy in is in the first part, the copy out in the last.
+ */
+enum { CUDA_PARTS = 2 * GPU_MAX_STAGES + 1 };
+
+struct cuda_part {
+  unsigned from, to; /* its stages, without `to` */
+  bool takes_state, passes_state;
+  bool beside; /* it is in no graph */
+};
+
+/* How most frames of a program go: step by step, replayed from a graph, or replayed from one in which kernels make the copies.
+ */
+enum cuda_way { CUDA_STEPS, CUDA_REPLAY, CUDA_REPLAY_COPIED, CUDA_WAYS };
+
+/* Larger frames are left to the engines: on an H200 these win from this size on, and with more slots from a smaller one. */
+enum { CUDA_MOST_COPIED = 256 << 10 };
+
+/* How a frame is enqueued. */
+struct cuda_pass {
+  uint64_t sequence;
+  bool restart, again, notify;
+  bool timed;    /* with events around its steps */
+  bool captured; /* into a graph, and not to be run now */
+  bool copied;   /* copies in a graph are kernels */
+};
+
+/* Whether a frame has times. A reference has, but nobody gets them: they only say until when it kept the engines from the
+ * frames after it, as it may itself have waited for untimed frames. */
+enum cuda_timing { CUDA_UNTIMED, CUDA_REFERENCE, CUDA_TIMED };
+
+struct cuda_slot {
+  struct cuda_program *program;
+  struct gpu_buffers buffers;
+  unsigned char *memory; /* of the device */
+  cudaStream_t stream;
+  cudaEvent_t begin, copied_in, computed, copied_out;                   /* NULL where no frame is timed */
+  cudaEvent_t finished;                                                 /* these two are without timing */
+  cudaEvent_t state_done;                                               /* NULL if the chain has no state */
+  cudaEvent_t model_began[GPU_MAX_STAGES], model_ended[GPU_MAX_STAGES]; /* by stage; NULL where its times are the kernels' */
+  struct stage_counter *served;                                         /* of this instance: counts its frames */
+  unsigned instance;                                /* of the last stage that runs a model; 0: there is none */
+  cudaEvent_t out_done;                             /* without timing; NULL if copies out are in no order */
+  bool ordered_out;                                 /* out_done is of the latest frame */
+  cudaGraphExec_t graphs[CUDA_WAYS][2][CUDA_PARTS]; /* of untimed and of timed frames; NULL: there is none, or nothing in it */
+  const struct cuda_anchor *anchor;
+  uint64_t sequence;
+  cudaEvent_t last;  /* what says that this frame is done; NULL: the stream itself */
+  bool seen;         /* it was found done */
+  enum cuda_way way; /* of this frame */
+  enum cuda_timing timing;
+  /* Host functions on the stream, of this frame and of earlier ones: the frame is told when all have run. */
+  bool notified; /* this frame has one */
+  unsigned launched;
+  _Atomic unsigned returned;
+  _Atomic int64_t told;
+  bool read; /* `times` holds this frame's */
+  struct gpu_times times;
+};
+
+struct cuda_program {
+  struct gpu_program base;
+  struct chain_layout layout;
+  unsigned char *memory;          /* of all slots, then the state; one allocation on the device */
+  const struct cuda_slot *latest; /* slot of the last frame submitted, which has the state */
+  enum cuda_way way;              /* of frames that do not differ */
+  int64_t timed_at;               /* CLOCK_MONOTONIC, when the last frame that has times was submitted */
+  bool differs;                   /* a stage enqueues some frames in another way than most */
+  void *attached[GPU_MAX_STAGES]; /* by stage; NULL for most */
+  bool beside[GPU_MAX_STAGES];
+  unsigned part_count;
+  struct cuda_part parts[CUDA_PARTS];
+  struct cuda_program *next_lost;
+  struct cuda_slot slots[];
+};
+
+/* -- cuda_error.c ------------------------------------------------------------------------------------------------------- */
+
+/* Makes the device current for this thread. */
+bool cuda_enter(struct gpu_device *device, struct gpu_error *error);
+
+/* True if `status` is success. Otherwise fills `error` with `what` failed on which device, and why; the device is
+ * dead if the error is one that no process survives. */
+bool cuda_check(struct gpu_device *device, cudaError_t status, const char *what, struct gpu_error *error);
+
+/* What helps against it; "" if nothing is known. */
+const char *cuda_remedy(cudaError_t status);
+
+/* What the answer of a query means; PENDING leaves no error behind for a later launch to be blamed for. */
+enum gpu_progress cuda_progress(struct gpu_device *device, cudaError_t status, const char *what, struct gpu_error *error);
+
+/* Calls a function of CUDA and checks it. */
+#define CUDA_CALL(device, error, function, ...) cuda_check((device), function(__VA_ARGS__), #function, (error))
+
+/* -- cuda_program.c ----------------------------------------------------------------------------------------------- */
+
+struct gpu_program *cuda_program_new(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
+                                     unsigned count, const struct gpu_options *options, struct gpu_error *error);
+void cuda_program_free(struct gpu_program *program);
+/* Frees the host memory of programs that were freed on a dead device. */
+void cuda_program_free_lost(struct cuda_device *device);
+bool cuda_submit(struct gpu_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error);
+enum gpu_progress cuda_ask(struct gpu_program *program, unsigned slot, struct gpu_error *error);
+bool cuda_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error);
+
+/* -- cuda_sequence.c ---------------------------------------------------------------------------------------------- */
+
+/* Finds the parts that the program's frames have. */
+void cuda_sequence_divide(struct cuda_program *program);
+/* Enqueues one part; the last one ends with the host function if the frame notifies. */
+bool cuda_sequence_enqueue(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
+/* Whether a part's copy in, or its end, is in an order and so in none of the part's graphs; and whether nothing is left for a
+ * graph. */
+bool cuda_sequence_begins_beside(const struct cuda_program *program, unsigned part);
+bool cuda_sequence_ends_beside(const struct cuda_program *program, unsigned part);
+bool cuda_sequence_is_empty(const struct cuda_program *program, unsigned part);
+/* Those alone: the copy in; the copy out, and the host function if the frame notifies. */
+bool cuda_sequence_copy_in(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
+bool cuda_sequence_end(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
+/* All stages of a frame and nothing else, of a chain without state. */
+bool cuda_sequence_stages(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
+/* Enqueues the host function alone. */
+bool cuda_sequence_notify(struct cuda_slot *slot, struct gpu_error *error);
+/* Whether every host function that was enqueued for the slot has run. */
+enum gpu_progress cuda_told(struct gpu_program *program, unsigned slot);
+
+/* -- cuda_order.c ------------------------------------------------------------------------------------------------- */
+
+bool cuda_order_open(struct cuda_device *device, struct gpu_error *error);
+void cuda_order_close(struct cuda_device *device);
+/* Whether the program's copies in, and out, are ordered. */
+bool cuda_order_in(const struct gpu_program *program);
+bool cuda_order_out(const struct gpu_program *program);
+/* Around a copy that is. */
+bool cuda_order_begin_in(const struct cuda_slot *slot, unsigned *ticket, struct gpu_error *error);
+bool cuda_order_end_in(const struct cuda_slot *slot, unsigned ticket, struct gpu_error *error);
+bool cuda_order_begin_out(const struct cuda_slot *slot, struct gpu_error *error);
+bool cuda_order_end_out(struct cuda_slot *slot, struct gpu_error *error);
+
+/* -- cuda_graph.c ------------------------------------------------------------------------------------------------- */
+
+/* Captures one way to replay, for every slot. For the thread that sets up; nothing may be on the streams. */
+bool cuda_graph_make(struct cuda_program *program, enum cuda_way way, struct gpu_error *error);
+/* All but those of one way; CUDA_STEPS: all. */
+void cuda_graph_drop_others(struct gpu_device *device, struct cuda_slot *slot, enum cuda_way way);
+/* Which graph stands for this frame, or that none does. */
+enum cuda_way cuda_graph_way(const struct cuda_slot *slot, const struct cuda_pass *pass);
+/* Launches it, between the steps that stay outside it. */
+bool cuda_graph_launch(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
+
+/* -- cuda_warm_up.c ----------------------------------------------------------------------------------------------- */
+
+bool cuda_warm_up(struct gpu_program *program, struct gpu_error *error);
+/* From the next frame on. */
+void cuda_choose(struct cuda_program *program, enum cuda_way way);
+
+/* -- cuda_costs.c ------------------------------------------------------------------------------------------------- */
+
+/* Fills those of the program's costs that are not of a frame alone. */
+bool cuda_costs(struct gpu_program *program, struct gpu_error *error);
+
+/* -- cuda_clock.c ------------------------------------------------------------------------------------------------- */
+
+bool cuda_clock_open(struct cuda_device *device, struct gpu_error *error);
+void cuda_clock_close(struct cuda_device *device);
+bool cuda_clock_anchor(struct gpu_device *device, struct gpu_error *error);
+const struct cuda_anchor *cuda_clock_current(const struct cuda_device *device);
+/* Polls until the event has happened (DONE) or the limit has passed (PENDING). Not on a lane. */
+enum gpu_progress cuda_clock_poll(struct cuda_device *device, cudaEvent_t event, int64_t limit, struct gpu_error *error);
+/* Records that the slot's frame begins: before anything of it is on the slot's stream, and once that is done with the frame
+ * before. */
+bool cuda_clock_begin(const struct cuda_slot *slot, struct gpu_error *error);
+/* Whether a frame submitted at `now` is timed; `now` matters only where one frame in some is. `alone`: no other frame of its
+ * program is on the device. */
+enum cuda_timing cuda_clock_timing(const struct gpu_program *program, bool demanded, bool alone, int64_t now);
+bool cuda_clock_times(struct gpu_program *program, unsigned slot, struct gpu_times *times);
+/* The same, saying what failed. If nothing did, `error` stays as it is: the frame has no times, or not yet. */
+bool cuda_clock_read(struct gpu_program *program, unsigned slot, struct gpu_times *times, struct gpu_error *error);
+
+/* -- cuda_overhead.c ---------------------------------------------------------------------------------------------- */
+
+/* Fills the device's calibration; nothing else may be on it. */
+bool cuda_overhead_measure(struct cuda_device *device, struct gpu_error *error);
+/* Launches an empty kernel on a cudaStream_t; returns a cudaError_t. */
+int cuda_nothing(void *stream);
+
+#endif

@@ -1,0 +1,335 @@
+/*
+ * Programs on CUDA: one non-blocking stream a slot, the events and graphs of its frames, and an event more where frames
+ * must pass stages with state in order. Events and graphs are made once a slot and used for every frame.
+ *
+ * That a frame is done is known in two ways. Its host function, if it has one, counts up and wakes; functions of
+ * earlier frames may still run when asking said DONE and the slot was used again, so a frame is told only when as
+ * many have returned as were launched. And its last event, or the stream, can be asked, which is the only thing that
+ * finds a fault: after one, CUDA calls no host function any more. A frame that notifies has no such event: it is asked
+ * for so rarely that an event a frame would cost more.
+ */
+#include "gpu/cuda/cuda.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* -- making and freeing ------------------------------------------------------------------------------------------- */
+
+static bool open_slot(struct cuda_program *program, struct cuda_slot *slot, struct gpu_error *error) {
+  struct gpu_device *device = program->base.device;
+  cudaEvent_t *const timed[] = {&slot->begin, &slot->copied_in, &slot->computed, &slot->copied_out};
+  if (!CUDA_CALL(device, error, cudaStreamCreateWithFlags, &slot->stream, cudaStreamNonBlocking) ||
+      !CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->finished, cudaEventDisableTiming)) {
+    return false;
+  }
+  for (size_t i = 0; i < sizeof timed / sizeof timed[0] && program->base.timed_one_in > 0; i++) {
+    if (!CUDA_CALL(device, error, cudaEventCreate, timed[i])) {
+      return false;
+    }
+  }
+  return (program->base.chain->first_stateful < 0 ||
+          CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->state_done, cudaEventDisableTiming)) &&
+         (!cuda_order_out(&program->base) ||
+          CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->out_done, cudaEventDisableTiming));
+}
+
+/* Waits for what is on the streams, host functions included. False: something may be running still. */
+static bool finish_slots(struct cuda_program *program) {
+  struct gpu_error error;
+  bool finished = true;
+  for (unsigned i = 0; i < program->base.slot_count; i++) {
+    cudaStream_t stream = program->slots[i].stream;
+    finished = (!stream || CUDA_CALL(program->base.device, &error, cudaStreamSynchronize, stream)) && finished;
+  }
+  return finished;
+}
+
+static void close_events(struct gpu_device *device, const cudaEvent_t *events, size_t count) {
+  struct gpu_error error;
+  for (size_t i = 0; i < count; i++) {
+    if (events[i]) {
+      (void)CUDA_CALL(device, &error, cudaEventDestroy, events[i]);
+    }
+  }
+}
+
+static void close_slot(struct gpu_device *device, struct cuda_slot *slot) {
+  struct gpu_error error;
+  cudaEvent_t const events[] = {slot->begin,    slot->copied_in,  slot->computed, slot->copied_out,
+                                slot->finished, slot->state_done, slot->out_done};
+  cuda_graph_drop_others(device, slot, CUDA_STEPS);
+  close_events(device, events, sizeof events / sizeof events[0]);
+  close_events(device, slot->model_began, GPU_MAX_STAGES);
+  close_events(device, slot->model_ended, GPU_MAX_STAGES);
+  if (slot->stream) {
+    (void)CUDA_CALL(device, &error, cudaStreamDestroy, slot->stream);
+  }
+}
+
+/* On a dead device nothing is waited for, and on another one waiting may fail, so a host function may be running still: the
+ * program stays until the device is closed. What it has on the device goes with the process. */
+static void keep_lost(struct cuda_device *device, struct cuda_program *program) {
+  program->next_lost = atomic_load(&device->lost);
+  while (!atomic_compare_exchange_weak(&device->lost, &program->next_lost, program)) {
+  }
+}
+
+void cuda_program_free_lost(struct cuda_device *device) {
+  struct cuda_program *program = atomic_exchange(&device->lost, NULL);
+  while (program) {
+    struct cuda_program *next = program->next_lost;
+    free(program);
+    program = next;
+  }
+}
+
+/* Gives everything on the device back; false if something there may still use the program. */
+static bool close_slots(struct cuda_program *program) {
+  struct gpu_device *device = program->base.device;
+  struct gpu_error error;
+  if (gpu_device_is_dead(device, NULL) || !cuda_enter(device, &error) || !finish_slots(program)) {
+    return false;
+  }
+  for (unsigned i = 0; i < program->base.slot_count; i++) {
+    close_slot(device, &program->slots[i]);
+  }
+  for (unsigned i = 0; i < program->base.chain->length; i++) {
+    if (program->attached[i]) {
+      program->base.chain->plans[i].stage->detach(program->attached[i]);
+    }
+  }
+  if (program->memory) {
+    (void)CUDA_CALL(device, &error, cudaFree, program->memory);
+  }
+  return !gpu_device_is_dead(device, NULL);
+}
+
+void cuda_program_free(struct gpu_program *base) {
+  struct cuda_program *program = (struct cuda_program *)base;
+  if (close_slots(program)) {
+    free(program);
+  } else {
+    keep_lost((struct cuda_device *)base->device, program);
+  }
+}
+
+static bool check_stages(const struct gpu_chain *chain, struct gpu_error *error) {
+  for (unsigned i = 0; i < chain->length; i++) {
+    const struct stage_descriptor *stage = chain->plans[i].stage;
+    if (!stage->enqueue) {
+      gpu_error_set(error, 0, "set gpu.backend to cpu, or leave the stage out", "stages[%u] (%s) has no CUDA kernel", i,
+                    stage->name);
+      error->stage = (int)i;
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool fill(struct cuda_program *program, const struct gpu_buffers *slots, struct gpu_error *error) {
+  struct gpu_device *device = program->base.device;
+  void *memory = NULL;
+  if (!CUDA_CALL(device, error, cudaMalloc, &memory, program->layout.total_bytes)) {
+    return false;
+  }
+  program->memory = memory;
+  program->base.device_bytes = program->layout.total_bytes;
+  for (unsigned i = 0; i < program->base.slot_count; i++) {
+    struct cuda_slot *slot = &program->slots[i];
+    slot->program = program;
+    slot->buffers = slots[i];
+    slot->memory = program->memory + i * program->layout.slot_bytes;
+    if (!open_slot(program, slot, error)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* The times of a model that is alone in a frame's graph are those of the kernels. */
+static bool open_model_events(struct cuda_program *program, unsigned stage, struct gpu_error *error) {
+  struct gpu_device *device = program->base.device;
+  if (program->base.timed_one_in == 0 || (program->base.chain->length == 1 && !program->beside[stage])) {
+    return true;
+  }
+  for (unsigned i = 0; i < program->base.slot_count; i++) {
+    struct cuda_slot *slot = &program->slots[i];
+    if (!CUDA_CALL(device, error, cudaEventCreate, &slot->model_began[stage]) ||
+        !CUDA_CALL(device, error, cudaEventCreate, &slot->model_ended[stage])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Gives each stage that needs more than the slots' memory what it needs. */
+static bool attach_stages(struct cuda_program *program, struct gpu_error *error) {
+  const struct gpu_chain *chain = program->base.chain;
+  struct stage_buffers buffers[GPU_MAX_SLOTS];
+  for (unsigned i = 0; i < chain->length; i++) {
+    const struct stage_plan *plan = &chain->plans[i];
+    for (unsigned k = 0; k < program->base.slot_count && plan->stage->attach; k++) {
+      unsigned char *memory = program->slots[k].memory;
+      buffers[k] = (struct stage_buffers){.input = memory + program->layout.buffer[i % 2],
+                                          .output = memory + program->layout.buffer[(i + 1) % 2]};
+    }
+    if (plan->stage->attach) {
+      program->attached[i] =
+          plan->stage->attach(program->base.device, plan, buffers, program->base.slot_count, &program->beside[i], error);
+      if (!program->attached[i]) {
+        error->stage = (int)i;
+        return false;
+      }
+    }
+    if (plan->stage->runs_model && !open_model_events(program, i, error)) {
+      return false;
+    }
+  }
+  cuda_sequence_divide(program);
+  return true;
+}
+
+struct gpu_program *cuda_program_new(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
+                                     unsigned count, const struct gpu_options *options, struct gpu_error *error) {
+  if (!check_stages(chain, error) || !cuda_enter(device, error)) {
+    return NULL;
+  }
+  struct cuda_program *program = calloc(1, sizeof *program + count * sizeof program->slots[0]);
+  if (!program) {
+    gpu_error_set(error, ENOMEM, NULL, "no memory for a program of %u slots", count);
+    return NULL;
+  }
+  gpu_program_init(&program->base, device, chain, count, options);
+  chain_layout(chain, true, count, &program->layout);
+  for (unsigned i = 0; i < chain->length; i++) {
+    program->differs = program->differs || chain->plans[i].stage->differs;
+  }
+  if (!fill(program, slots, error) || !attach_stages(program, error)) {
+    cuda_program_free(&program->base);
+    return NULL;
+  }
+  return &program->base;
+}
+
+/* -- submitting --------------------------------------------------------------------------------------------------- */
+
+/* Lets the stream wait until the frame before has left the state, and empties it where a session begins. */
+static bool take_state(const struct cuda_slot *slot, bool restart, struct gpu_error *error) {
+  const struct cuda_program *program = slot->program;
+  struct gpu_device *device = program->base.device;
+  const struct cuda_slot *before = program->latest;
+  if (before && before != slot && !CUDA_CALL(device, error, cudaStreamWaitEvent, slot->stream, before->state_done, 0)) {
+    return false;
+  }
+  unsigned char *state = program->memory + program->base.slot_count * program->layout.slot_bytes;
+  return !restart || CUDA_CALL(device, error, cudaMemsetAsync, state, 0, program->layout.state_bytes, slot->stream);
+}
+
+static bool pass_state(const struct cuda_slot *slot, struct gpu_error *error) {
+  return CUDA_CALL(slot->program->base.device, error, cudaEventRecord, slot->state_done, slot->stream);
+}
+
+static bool enqueue(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
+  const struct cuda_program *program = slot->program;
+  if (pass->timed && !cuda_clock_begin(slot, error)) {
+    return false;
+  }
+  for (unsigned part = 0; part < program->part_count; part++) {
+    if ((program->parts[part].takes_state && !take_state(slot, pass->restart, error)) ||
+        !(slot->way != CUDA_STEPS ? cuda_graph_launch(slot, part, pass, error)
+                                  : cuda_sequence_enqueue(slot, part, pass, error)) ||
+        (program->parts[part].passes_state && !pass_state(slot, error))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Makes sure that the frame can be found done. An event within a graph cannot be asked for; that of an ordered copy out is in
+ * none. */
+static bool mark_end(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
+  slot->notified = pass->notify;
+  if (pass->notify) {
+    slot->launched++;
+    slot->last = NULL;
+    return true;
+  }
+  if (pass->timed && (slot->way == CUDA_STEPS || slot->ordered_out)) {
+    slot->last = slot->copied_out;
+    return true;
+  }
+  slot->last = slot->finished;
+  return CUDA_CALL(slot->program->base.device, error, cudaEventRecord, slot->finished, slot->stream);
+}
+
+/* Where frames come slowly, hardly one would be submitted while all are timed. */
+static enum cuda_timing choose_timing(struct cuda_program *program, bool demanded) {
+  bool alone = !program->latest || program->latest->seen;
+  int64_t now = program->base.timed_one_in > 1 ? gpu_now() : 0;
+  bool is_overdue = alone && program->base.timed_one_in > 1 && now - program->timed_at >= GPU_TIMED_OVERDUE_NS;
+  enum cuda_timing timing = cuda_clock_timing(&program->base, demanded || is_overdue, alone, now);
+  program->timed_at = timing == CUDA_TIMED ? now : program->timed_at;
+  return timing;
+}
+
+/* A frame that is half on its stream cannot be taken back, so any error here is the device's end. */
+bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_frame *frame, struct gpu_error *error) {
+  struct cuda_program *program = (struct cuda_program *)base;
+  struct gpu_device *device = base->device;
+  struct cuda_slot *slot = &program->slots[index];
+  slot->timing = choose_timing(program, frame->timed);
+  slot->anchor = cuda_clock_current((struct cuda_device *)device);
+  slot->sequence = frame->sequence;
+  slot->read = slot->seen = slot->ordered_out = false;
+  const struct cuda_pass pass = {
+      .sequence = frame->sequence,
+      .restart = frame->restart,
+      .again = frame->again,
+      .notify = frame->notify,
+      .timed = slot->timing != CUDA_UNTIMED,
+  };
+  slot->way = cuda_graph_way(slot, &pass);
+  if (cuda_enter(device, error) && enqueue(slot, &pass, error) && mark_end(slot, &pass, error)) {
+    program->latest = slot;
+    stage_count(slot->served, frame->sequence);
+    return true;
+  }
+  gpu_device_die(device, error);
+  return false;
+}
+
+/* -- completion --------------------------------------------------------------------------------------------------- */
+
+enum gpu_progress cuda_ask(struct gpu_program *base, unsigned index, struct gpu_error *error) {
+  struct cuda_slot *slot = &((struct cuda_program *)base)->slots[index];
+  if (!cuda_enter(base->device, error)) {
+    gpu_device_die(base->device, error);
+    return GPU_DEAD;
+  }
+  cudaError_t status = slot->last ? cudaEventQuery(slot->last) : cudaStreamQuery(slot->stream);
+  char what[64] = "";
+  if (status != cudaSuccess && status != cudaErrorNotReady) { /* this is polled, and text takes its time */
+    snprintf(what, sizeof what, "frame %llu in slot %u", (unsigned long long)slot->sequence, index);
+  }
+  enum gpu_progress progress = cuda_progress(base->device, status, what, error);
+  slot->seen = progress == GPU_DONE;
+  if (progress == GPU_DEAD) {
+    gpu_device_die(base->device, error);
+  }
+  return progress;
+}
+
+bool cuda_arm(struct gpu_program *base, unsigned index, struct gpu_error *error) {
+  struct cuda_slot *slot = &((struct cuda_program *)base)->slots[index];
+  if (slot->notified) {
+    return true;
+  }
+  if (cuda_enter(base->device, error) && cuda_sequence_notify(slot, error)) {
+    slot->launched++;
+    slot->notified = true;
+    return true;
+  }
+  gpu_device_die(base->device, error);
+  return false;
+}

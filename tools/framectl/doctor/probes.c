@@ -1,0 +1,272 @@
+#include "tools/framectl/doctor/probes.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/framectl/common/text.h"
+
+enum { LINE = 1024, MAX_PROCESSORS = 1024, MAX_NODES = 1024 };
+
+/* -- files of one line -------------------------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 0))) static FILE *open_file(const struct probe *probe, const char *format, va_list arguments) {
+  char path[PATH_MAX];
+  int length = snprintf(path, sizeof path, "%s", probe->root);
+  vsnprintf(path + length, sizeof path - (size_t)length, format, arguments);
+  return fopen(path, "re");
+}
+
+/* The first line of a file that begins with `prefix`, without it and without its end; false if there is none. */
+__attribute__((format(printf, 4, 5))) static bool read_line(const struct probe *probe, const char *prefix, char line[LINE],
+                                                            const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  FILE *file = open_file(probe, format, arguments);
+  va_end(arguments);
+  bool found = false;
+  while (file && !found && fgets(line, LINE, file)) {
+    found = strncmp(line, prefix, strlen(prefix)) == 0;
+  }
+  if (file) {
+    fclose(file);
+  }
+  if (found) {
+    memmove(line, line + strlen(prefix), strlen(line) - strlen(prefix) + 1);
+    line[strcspn(line, "\n")] = '\0';
+  }
+  return found;
+}
+
+/* -- the host ----------------------------------------------------------------------------------------------------------- */
+
+void probe_governor(const struct probe *probe) {
+  char line[LINE], slow[64] = "";
+  unsigned known = 0, others = 0;
+  for (unsigned cpu = 0; cpu < MAX_PROCESSORS; cpu++) {
+    if (!read_line(probe, "", line, "/sys/devices/system/cpu/cpu%u/cpufreq/scaling_governor", cpu)) {
+      continue;
+    }
+    known++;
+    if (strcmp(line, "performance") != 0) {
+      others++;
+      snprintf(slow, sizeof slow, "%.60s", line);
+    }
+  }
+  if (known == 0) {
+    findings_add(probe->findings, "governor", VERDICT_UNKNOWN, NULL, "the kernel names none, as in a virtual machine");
+  } else if (others == 0) {
+    findings_add(probe->findings, "governor", VERDICT_FINE, NULL, "performance on %u processors", known);
+  } else {
+    findings_add(probe->findings, "governor", VERDICT_BETTER, "cpupower frequency-set -g performance: processors wake faster",
+                 "%s on %u of %u processors", slow, others, known);
+  }
+}
+
+void probe_memlock(const struct probe *probe, uint64_t pinned) {
+  static const char remedy[] = "LimitMEMLOCK=infinity in the unit of the service, or ulimit -l unlimited";
+  char line[LINE], text[TEXT_ROOM], need[TEXT_ROOM], *end;
+  if (probe->pid == 0 || !read_line(probe, "Max locked memory", line, "/proc/%d/limits", probe->pid)) {
+    findings_add(probe->findings, "memlock", VERDICT_UNKNOWN, "run framectl on the daemon's machine, as its user or root",
+                 "the daemon's limit of locked memory cannot be read");
+    return;
+  }
+  const char *value = line + strspn(line, " ");
+  unsigned long long limit = strtoull(value, &end, 10);
+  text_bytes(need, (double)pinned);
+  if (strncmp(value, "unlimited", strlen("unlimited")) == 0) {
+    findings_add(probe->findings, "memlock", VERDICT_FINE, NULL, "unlimited, for %s of slots", need);
+  } else if (end == value) {
+    findings_add(probe->findings, "memlock", VERDICT_UNKNOWN, NULL, "the daemon's limit of locked memory is not a number");
+  } else {
+    findings_add(probe->findings, "memlock", limit < pinned ? VERDICT_BETTER : VERDICT_FINE, remedy,
+                 "%s may be locked, for %s of slots", text_bytes(text, (double)limit), need);
+  }
+}
+
+/* -- a GPU --------------------------------------------------------------------------------------------------------- */
+
+static const char *describe_throttling(unsigned long long reasons) {
+  return reasons & (NVML_HARDWARE_THERMAL | NVML_SOFTWARE_THERMAL) ? "it is too hot"
+         : reasons & NVML_POWER_CAP                                ? "it is at its limit of power"
+         : reasons & NVML_POWER_BRAKE                              ? "the power supply asks for it"
+                                                                   : "the hardware asks for it";
+}
+
+static void probe_clocks(const struct probe *probe, const struct nvml_gpu *gpu) {
+  const unsigned long long bad =
+      NVML_POWER_CAP | NVML_HARDWARE_SLOWDOWN | NVML_SOFTWARE_THERMAL | NVML_HARDWARE_THERMAL | NVML_POWER_BRAKE;
+  if (!gpu->knows_throttling) {
+    findings_add(probe->findings, "clocks", VERDICT_UNKNOWN, NULL, "%s: the driver does not say", gpu->name);
+  } else if (gpu->throttling & bad) {
+    findings_add(probe->findings, "clocks", VERDICT_BETTER, "nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE shows the limits",
+                 "%s: the clocks are held down, %s", gpu->name, describe_throttling(gpu->throttling));
+  } else {
+    findings_add(probe->findings, "clocks", VERDICT_FINE, NULL, "%s: not held down", gpu->name);
+  }
+}
+
+static void probe_link(const struct probe *probe, const struct nvml_gpu *gpu) {
+  if (!gpu->knows_link) {
+    findings_add(probe->findings, "link", VERDICT_UNKNOWN, NULL, "%s: the driver does not say", gpu->name);
+  } else if (gpu->generation < gpu->generation_max || gpu->width < gpu->width_max) {
+    findings_add(probe->findings, "link", VERDICT_BETTER,
+                 "an idle GPU lowers its link, so look again under load; then look at slot, riser and BIOS",
+                 "%s: PCIe %u x%u, where %u x%u is possible", gpu->name, gpu->generation, gpu->width, gpu->generation_max,
+                 gpu->width_max);
+  } else {
+    findings_add(probe->findings, "link", VERDICT_FINE, NULL, "%s: PCIe %u x%u, as good as it gets", gpu->name, gpu->generation,
+                 gpu->width);
+  }
+}
+
+static void probe_persistence(const struct probe *probe, const struct nvml_gpu *gpu) {
+  if (!gpu->knows_persistence) {
+    findings_add(probe->findings, "persistence", VERDICT_UNKNOWN, NULL, "%s: the driver does not say", gpu->name);
+  } else {
+    findings_add(probe->findings, "persistence", gpu->persistent ? VERDICT_FINE : VERDICT_BETTER,
+                 "systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1: the daemon starts faster",
+                 "%s: persistence mode is %s", gpu->name, gpu->persistent ? "on" : "off");
+  }
+}
+
+/* -- and its node -------------------------------------------------------------------------------------------------- */
+
+/* Reads "0-3,8"; false if it is not of that form. */
+static bool read_processors(const char *list, bool processors[MAX_PROCESSORS]) {
+  memset(processors, 0, MAX_PROCESSORS * sizeof processors[0]);
+  for (char *end; *list; list = end + (*end == ',')) {
+    unsigned long first = strtoul(list, &end, 10), last = first;
+    if (end == list) {
+      return false;
+    }
+    if (*end == '-') {
+      list = end + 1;
+      last = strtoul(list, &end, 10);
+    }
+    if (end == list || (*end != ',' && *end != '\0') || last >= MAX_PROCESSORS) {
+      return false;
+    }
+    for (unsigned long i = first; i <= last; i++) {
+      processors[i] = true;
+    }
+  }
+  return true;
+}
+
+/* 1: every processor of `some` is among `all`; 0: not so; -1: unknown. */
+static int is_within(const char *some, const char *all) {
+  bool inner[MAX_PROCESSORS], outer[MAX_PROCESSORS];
+  if (!read_processors(some, inner) || !read_processors(all, outer)) {
+    return -1;
+  }
+  for (unsigned i = 0; i < MAX_PROCESSORS; i++) {
+    if (inner[i] && !outer[i]) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+/* -1: the kernel does not say. */
+static int node_of(const struct probe *probe, const struct nvml_gpu *gpu) {
+  char node[LINE];
+  bool knows = gpu->address[0] && read_line(probe, "", node, "/sys/bus/pci/devices/%s/numa_node", gpu->address);
+  return knows && atoi(node) >= 0 ? atoi(node) : -1;
+}
+
+static void probe_node(const struct probe *probe, const struct nvml_gpu *gpu) {
+  char near[LINE], allowed[LINE];
+  int node = node_of(probe, gpu);
+  if (node < 0 || !read_line(probe, "", near, "/sys/devices/system/node/node%d/cpulist", node)) {
+    findings_add(probe->findings, "numa", VERDICT_UNKNOWN, NULL, "%s: the kernel does not say which processors are near",
+                 gpu->name);
+    return;
+  }
+  bool knows = probe->pid != 0 && read_line(probe, "Cpus_allowed_list:", allowed, "/proc/%d/status", probe->pid);
+  int within = knows ? is_within(allowed + strspn(allowed, " \t"), near) : -1;
+  if (within < 0) {
+    findings_add(probe->findings, "numa", VERDICT_UNKNOWN, "run framectl on the daemon's machine",
+                 "%s: near processors %.100s; where the lanes run cannot be read", gpu->name, near);
+  } else {
+    findings_add(probe->findings, "numa", within ? VERDICT_FINE : VERDICT_BETTER,
+                 "CPUAffinity= in the unit of the service, with the processors of that node",
+                 within ? "%s: the lanes run on its node %d" : "%s: the lanes may run far from its node %d", gpu->name, node);
+  }
+}
+
+/* -- the memory of the slots ---------------------------------------------------------------------------------------------- */
+
+struct spread {
+  double near, far; /* bytes, on nodes of GPUs and on others */
+};
+
+/* A line of the daemon's numa_maps: "7f00 prefer:1 file=/memfd:framed:cam0.0:in\\040(deleted) N0=2 N1=510
+ * kernelpagesize_kB=4". */
+static void add_mapping(const char *line, const bool near[MAX_NODES], struct spread *spread) {
+  const char *size = strstr(line, "kernelpagesize_kB=");
+  if (!size || !strstr(line, "/memfd:framed:") || (!strstr(line, ":in\\040") && !strstr(line, ":out\\040"))) {
+    return;
+  }
+  double page = 1024 * strtod(size + strlen("kernelpagesize_kB="), NULL);
+  for (const char *at = line; (at = strstr(at, " N")); at += strlen(" N")) {
+    char *end;
+    unsigned long node = strtoul(at + strlen(" N"), &end, 10);
+    if (*end == '=') {
+      *(node < MAX_NODES && near[node] ? &spread->near : &spread->far) += page * strtod(end + 1, NULL);
+    }
+  }
+}
+
+__attribute__((format(printf, 4, 5))) static bool read_spread(const struct probe *probe, const bool near[MAX_NODES],
+                                                              struct spread *spread, const char *format, ...) {
+  char line[LINE];
+  va_list arguments;
+  va_start(arguments, format);
+  FILE *file = open_file(probe, format, arguments);
+  va_end(arguments);
+  while (file && fgets(line, sizeof line, file)) {
+    add_mapping(line, near, spread);
+  }
+  if (file) {
+    fclose(file);
+  }
+  return spread->near + spread->far > 0;
+}
+
+void probe_slots(const struct probe *probe, const struct nvml_gpu *gpus, unsigned count) {
+  static const char remedy[] =
+      "free memory on the GPU's node and restart the daemon; let its unit's SystemCallFilter pass mbind";
+  bool near[MAX_NODES] = {false}, knows = false;
+  struct spread spread = {0, 0};
+  char all[TEXT_ROOM], far[TEXT_ROOM];
+  for (unsigned i = 0; i < count; i++) {
+    int node = node_of(probe, &gpus[i]);
+    if (node >= 0 && node < MAX_NODES) {
+      near[node] = knows = true;
+    }
+  }
+  if (!knows || probe->pid == 0 || !read_spread(probe, near, &spread, "/proc/%d/numa_maps", probe->pid)) {
+    findings_add(probe->findings, "slots", VERDICT_UNKNOWN,
+                 knows ? "run framectl on the daemon's machine, as its user or root" : NULL,
+                 "on which node their memory lies cannot be read");
+    return;
+  }
+  text_bytes(all, spread.near + spread.far);
+  if (spread.far > 0) {
+    findings_add(probe->findings, "slots", VERDICT_BETTER, remedy, "%s of their %s lie on a node far from the GPU",
+                 text_bytes(far, spread.far), all);
+  } else {
+    findings_add(probe->findings, "slots", VERDICT_FINE, NULL, "their %s lie on the GPU's node", all);
+  }
+}
+
+void probe_gpu(const struct probe *probe, const struct nvml_gpu *gpu) {
+  probe_clocks(probe, gpu);
+  probe_link(probe, gpu);
+  probe_persistence(probe, gpu);
+  probe_node(probe, gpu);
+}

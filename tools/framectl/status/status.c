@@ -1,0 +1,433 @@
+/* `framectl status`: all pipelines as one table, or one pipeline with its ledger and the steps of its road. */
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/framectl/command.h"
+#include "tools/framectl/common/daemon.h"
+#include "tools/framectl/common/text.h"
+#include "tools/framectl/status/status.h"
+#include "tools/framectl/status/view.h"
+
+static bool report_no_memory(struct problem *problem) { return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory"); }
+
+static enum text_colour colour_of_state(const char *state) {
+  if (strcmp(state, "running") == 0) {
+    return COLOUR_GREEN;
+  }
+  return strcmp(state, "stopped") == 0 || strcmp(state, "failed") == 0 ? COLOUR_RED : COLOUR_YELLOW;
+}
+
+/* "late 1, unread 20", or "-". */
+static void describe_drops(const struct pipeline_view *view, char *text, size_t room) {
+  size_t length = 0;
+  snprintf(text, room, "-");
+  for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT && length < room; fate++) {
+    if (view->fates[fate] > 0) {
+      int added = snprintf(text + length, room - length, "%s%s %llu", length > 0 ? ", " : "", fate_names[fate],
+                           (unsigned long long)view->fates[fate]);
+      length += added > 0 ? (size_t)added : 0;
+    }
+  }
+}
+
+static void print_refused(const char *what, const char *why, bool colour) {
+  if (why[0]) {
+    text_colour_begin(stdout, COLOUR_YELLOW, colour);
+    printf("the last %s was refused: %s", what, why);
+    text_colour_end(stdout, COLOUR_YELLOW, colour);
+    putchar('\n');
+  }
+}
+
+static void print_handovers(const json_t *document, const struct handovers_view *handovers, bool colour) {
+  char causes[128], gap[TEXT_ROOM], longest[TEXT_ROOM];
+  if (handovers->total > 0) {
+    printf("handed over %llu time%s (%s), for %s at most; the last time, by %s, after %s: %s\n",
+           (unsigned long long)handovers->total, handovers->total == 1 ? "" : "s", view_causes(document, causes, sizeof causes),
+           text_duration(longest, handovers->longest_ms * 1000), handovers->cause, text_duration(gap, handovers->gap_ms * 1000),
+           handovers->text);
+  }
+  if (handovers->connections_lost > 0) {
+    printf("connections that ended with a process that was killed: %llu\n", (unsigned long long)handovers->connections_lost);
+  }
+  print_refused("upgrade", handovers->refused, colour);
+}
+
+/* What the driver says of a device, once the daemon has asked it: nothing without one. */
+static void print_figures(const char *number, const json_t *device) {
+  static const struct {
+    const char *key, *format;
+    double unit;
+  } figures[] = {
+      {"load", ", load %.0f %%", 0.01},
+      {"memory_used_bytes", ", memory %.1f GB", 1e9},
+      {"memory_total_bytes", " of %.1f GB", 1e9},
+      {"temperature_celsius", ", %.0f degrees Celsius", 1},
+      {"power_watts", ", %.0f W", 1},
+      {"clock_hertz", ", %.0f MHz", 1e6},
+      {"memory_clock_hertz", ", memory %.0f MHz", 1e6},
+  };
+  char line[TEXT_ROOM * 8];
+  size_t length = 0;
+  for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
+    const json_t *figure = json_object_get(device, figures[i].key);
+    if (figure) {
+      length +=
+          (size_t)snprintf(line + length, sizeof line - length, figures[i].format, json_number_value(figure) / figures[i].unit);
+    }
+  }
+  if (length > 2) {
+    printf("device %s: %s\n", number, line + 2);
+  }
+}
+
+static void print_devices(json_t *document) {
+  const char *number;
+  json_t *device;
+  json_object_foreach(json_object_get(document, "devices"), number, device) { print_figures(number, device); }
+}
+
+static void print_daemon(json_t *document, bool colour) {
+  struct daemon_view view;
+  char uptime[TEXT_ROOM];
+  view_daemon(document, &view);
+  text_colour_begin(stdout, COLOUR_BOLD, colour);
+  printf("framed %s", view.version);
+  text_colour_end(stdout, COLOUR_BOLD, colour);
+  printf(": up %s, %s on %s, %llu lane%s\n", text_uptime(uptime, view.uptime_s), view.backend, view.device,
+         (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s");
+  print_devices(document);
+  print_handovers(document, &view.handovers, colour);
+  print_refused("reload", view.reload_refused, colour);
+  if (view.http_refused[0]) {
+    text_colour_begin(stdout, COLOUR_YELLOW, colour);
+    printf("status.http does not answer: %s", view.http_refused);
+    text_colour_end(stdout, COLOUR_YELLOW, colour);
+    putchar('\n');
+  }
+  putchar('\n');
+}
+
+/* -- clients and errors --------------------------------------------------------------------------------------------- */
+
+/* The name of a user of this machine, which the daemon, who must not wait for a directory service, leaves to us. */
+static const char *user_name(char text[TEXT_ROOM], json_int_t user) {
+  const struct passwd *entry = getpwuid((uid_t)user);
+  if (entry) {
+    snprintf(text, TEXT_ROOM, "%s", entry->pw_name);
+  } else {
+    snprintf(text, TEXT_ROOM, "%lld", (long long)user);
+  }
+  return text;
+}
+
+static const char *string_of(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  return text ? text : "";
+}
+
+static long long number_of(const json_t *object, const char *key) { return json_integer_value(json_object_get(object, key)); }
+
+static bool print_clients(FILE *out, const json_t *pipeline, bool colour) {
+  struct table *table = table_new("CLIENT|PROCESS|>PID|USER|>SINCE|>FRAMES|>MISSED|WAITS FOR");
+  json_t *list = json_object_get(pipeline, "connected"), *client;
+  size_t at;
+  json_array_foreach(list, at, client) {
+    char text[TEXT_ROOM];
+    const char *process = string_of(client, "process"), *waiting = string_of(client, "waiting");
+    if (table) {
+      table_cell(table, COLOUR_NONE, "%s", string_of(client, "role"));
+      table_cell(table, COLOUR_BOLD, "%s", process[0] ? process : "-");
+      table_cell(table, COLOUR_NONE, "%lld", number_of(client, "pid"));
+      table_cell(table, COLOUR_NONE, "%s", user_name(text, number_of(client, "user")));
+      table_cell(table, COLOUR_NONE, "%s", text_age(text, json_number_value(json_object_get(client, "since_s"))));
+      table_cell(table, COLOUR_NONE, "%lld", number_of(client, "frames"));
+      table_cell(table, COLOUR_NONE, "%lld", number_of(client, "missed"));
+      table_cell(table, COLOUR_NONE, "%s", strcmp(waiting, "nothing") == 0 ? "-" : waiting);
+    }
+  }
+  bool fine = table && (json_array_size(list) == 0 || (table_print(table, out, "  ", colour) && fputc('\n', out) != EOF));
+  table_free(table);
+  return fine;
+}
+
+/* One line for each error that is not mended. */
+static void print_errors(FILE *out, const char *before, const json_t *pipeline, bool colour) {
+  const char *where;
+  json_t *error;
+  json_object_foreach(json_object_get(pipeline, "errors"), where, error) {
+    char since[TEXT_ROOM], last[TEXT_ROOM];
+    if (!json_is_object(error)) {
+      continue;
+    }
+    text_colour_begin(out, COLOUR_RED, colour);
+    fprintf(out, "%serror of the %s, for %s, %lld times, the last %s ago: %s", before, where,
+            text_age(since, json_number_value(json_object_get(error, "since_s"))), number_of(error, "count"),
+            text_age(last, json_number_value(json_object_get(error, "age_s"))), string_of(error, "text"));
+    text_colour_end(out, COLOUR_RED, colour);
+    fprintf(out, "%s%s\n", string_of(error, "remedy")[0] ? "; " : "", string_of(error, "remedy"));
+  }
+}
+
+/* -- all pipelines ------------------------------------------------------------------------------------------------- */
+
+static void add_row(struct table *table, const struct pipeline_view *view) {
+  char text[TEXT_ROOM], drops[256];
+  const struct latency_view *total = &view->latency[STEP_TOTAL];
+  table_cell(table, COLOUR_BOLD, "%s", view->name);
+  table_cell(table, colour_of_state(view->state), "%s", view->state);
+  table_cell(table, COLOUR_NONE, "%s", strcmp(view->waiting, "nothing") == 0 ? "-" : view->waiting);
+  table_cell(table, COLOUR_NONE, "%llu", (unsigned long long)view->fates[FATE_EMITTED]);
+  table_cell(table, COLOUR_NONE, "%s", text_rate(text, view->in_fps));
+  table_cell(table, COLOUR_NONE, "%s", text_rate(text, view->out_fps));
+  table_cell(table, COLOUR_NONE, "%s/s", text_bytes(text, view->in_bytes_per_s));
+  table_cell(table, COLOUR_NONE, "%s/s", text_bytes(text, view->out_bytes_per_s));
+  table_cell(table, view->is_silent ? COLOUR_RED : COLOUR_NONE, "%s", text_age(text, view->last_in_s));
+  table_cell(table, COLOUR_NONE, "%s", total->count ? text_duration(text, total->p50) : "-");
+  table_cell(table, COLOUR_NONE, "%s", total->count ? text_duration(text, total->p99) : "-");
+  table_cell(table, COLOUR_NONE, "%s", view->overlap.bound_by[0] ? view->overlap.bound_by : "-");
+  describe_drops(view, drops, sizeof drops);
+  table_cell(table, view_dropped(view) ? COLOUR_RED : COLOUR_NONE, "%s", drops);
+}
+
+/* One line, which is all that a client that was turned away leaves behind besides the log. */
+static void print_refusal(FILE *out, const char *before, const struct pipeline_view *view, bool colour) {
+  char age[TEXT_ROOM];
+  const struct refusal_view *refusal = &view->refusal;
+  if (!view_refused_lately(view)) {
+    return;
+  }
+  text_colour_begin(out, COLOUR_YELLOW, colour);
+  fprintf(out, "%slast refusal of %llu, %s ago: %s%s%s", before, (unsigned long long)view->refused,
+          text_uptime(age, refusal->age_s), refusal->text, refusal->remedy[0] ? "; " : "", refusal->remedy);
+  text_colour_end(out, COLOUR_YELLOW, colour);
+  fputc('\n', out);
+}
+
+static void print_refusals(json_t *document, bool colour) {
+  const char *name;
+  json_t *pipeline;
+  json_object_foreach(json_object_get(document, "pipelines"), name, pipeline) {
+    struct pipeline_view view;
+    char before[TEXT_ROOM + 8];
+    view_pipeline(name, pipeline, &view);
+    snprintf(before, sizeof before, "%.64s: ", name);
+    print_errors(stdout, before, pipeline, colour);
+    print_refusal(stdout, before, &view, colour);
+  }
+}
+
+static bool print_all(json_t *document, bool colour, struct problem *problem) {
+  struct table *table =
+      table_new("PIPELINE|STATE|WAITS FOR|>EMITTED|>FPS IN|>FPS OUT|>IN|>OUT|>LAST IN|>P50|>P99|BOUND BY|DROPPED");
+  if (!table) {
+    return report_no_memory(problem);
+  }
+  const char *name;
+  json_t *pipeline;
+  json_object_foreach(json_object_get(document, "pipelines"), name, pipeline) {
+    struct pipeline_view view;
+    view_pipeline(name, pipeline, &view);
+    add_row(table, &view);
+  }
+  print_daemon(document, colour);
+  bool fine = table_print(table, stdout, "", colour);
+  table_free(table);
+  print_refusals(document, colour);
+  return fine || report_no_memory(problem);
+}
+
+/* -- one pipeline --------------------------------------------------------------------------------------------------- */
+
+static void print_end(FILE *out, const char *label, const struct end_view *end) {
+  char bytes[TEXT_ROOM];
+  fprintf(out, "  %-8s  ", label);
+  if (end->reply) {
+    fprintf(out, "reply to the producer");
+  } else {
+    fprintf(out, "%s %s", end->socket ? "socket" : "file", end->socket ? end->socket : end->file ? end->file : "unknown");
+  }
+  fprintf(out, ", %s, %s, %s a frame\n", end->protocol, end->format, text_bytes(bytes, (double)end->frame_bytes));
+}
+
+static void print_waiting(FILE *out, const struct pipeline_view *view) {
+  if (view->not_read) {
+    fprintf(out, ", waits for reader: its client does not read its results\n");
+  } else if (strcmp(view->waiting, "nothing") == 0) {
+    fprintf(out, ", frames move\n");
+  } else {
+    fprintf(out, ", waits for %s\n", view->waiting);
+  }
+}
+
+static void print_pipeline(FILE *out, const struct pipeline_view *view, bool colour) {
+  char rate[TEXT_ROOM], out_rate[TEXT_ROOM], in[TEXT_ROOM], gone[TEXT_ROOM];
+  text_colour_begin(out, COLOUR_BOLD, colour);
+  fprintf(out, "%s", view->name);
+  text_colour_end(out, COLOUR_BOLD, colour);
+  fprintf(out, ": ");
+  text_colour_begin(out, colour_of_state(view->state), colour);
+  fprintf(out, "%s", view->state);
+  text_colour_end(out, colour_of_state(view->state), colour);
+  print_waiting(out, view);
+  print_end(out, "source", &view->source);
+  print_end(out, "sink", &view->sink);
+  fprintf(out, "  clients   producers: %llu of %llu, readers: %llu; refused: %llu, results missed by slow readers: %llu\n",
+          (unsigned long long)view->sessions, (unsigned long long)view->clients, (unsigned long long)view->readers,
+          (unsigned long long)view->refused, (unsigned long long)view->missed);
+  print_refusal(out, "            ", view, colour);
+  fprintf(out, "  rate      in %s frames/s, %s/s; out %s frames/s, %s/s; over %.2g s\n", text_rate(rate, view->in_fps),
+          text_bytes(in, view->in_bytes_per_s), text_rate(out_rate, view->out_fps), text_bytes(gone, view->out_bytes_per_s),
+          view->window_s);
+  fprintf(out, "  last      frame in %s, out %s ago\n", text_age(in, view->last_in_s), text_age(gone, view->last_out_s));
+}
+
+/* How frames go to the device, where that is not step by step with times for each. */
+static void print_device(FILE *out, const struct pipeline_view *view) {
+  if (view->graph || view->timed_one_in > 1) {
+    fprintf(out, "  device    ");
+    fputs(view->graph ? "frames are replayed from CUDA graphs" : "frames go step by step", out);
+    fputs(view->copies_by_kernel ? ", whose kernels copy them" : "", out);
+    if (view->timed_one_in > 1) {
+      fprintf(out, ", one in %llu has times", (unsigned long long)view->timed_one_in);
+    }
+    fputc('\n', out);
+  }
+}
+
+static void print_overlap(FILE *out, const struct overlap_view *overlap) {
+  const char *when = strcmp(overlap->bound_by, "source") == 0 ? ", which matters only when frames come faster" : "";
+  if (overlap->speedup > 0 && overlap->ratio <= 0) {
+    fprintf(out, "  overlap   none: no work of the device is hidden behind other work; at best %.2f times as fast%s\n",
+            overlap->ideal_speedup, when);
+  } else if (overlap->speedup > 0) {
+    fprintf(out,
+            "  overlap   %.2f times as fast as one after the other, %.2f at best; %.1f %% of the device's work is hidden%s\n",
+            overlap->speedup, overlap->ideal_speedup, overlap->ratio * 100, when);
+  }
+  if (strcmp(overlap->bound_by, "nothing") == 0) {
+    fprintf(out, "  bound     %s\n", overlap->advice);
+  } else if (overlap->bound_by[0]) {
+    fprintf(out, "  bound     by %s: %s\n", overlap->bound_by, overlap->advice);
+  }
+}
+
+static void print_model(FILE *out, const struct model_view *model) {
+  if (model->file[0]) {
+    fprintf(out, "  model     %s; frames of its instances:", model->file);
+    for (unsigned i = 0; i < model->instances; i++) {
+      fprintf(out, "%s %llu", i > 0 ? "," : "", (unsigned long long)model->served[i]);
+    }
+    fputc('\n', out);
+  }
+}
+
+static void print_shadow(FILE *out, const struct shadow_view *shadow) {
+  if (!shadow->file[0]) {
+    return;
+  }
+  fprintf(out, "  shadow    %s: %llu frames compared, %llu skipped, %llu failed\n", shadow->file,
+          (unsigned long long)shadow->compared, (unsigned long long)shadow->skipped, (unsigned long long)shadow->failed);
+  if (shadow->compared > 0) {
+    fprintf(out, "            differs by %.3g at most, %.3g on average; the same top class in %.1f %%", shadow->largest,
+            shadow->mean, 100 * shadow->agreement);
+    if (shadow->unlike > 0) {
+      fprintf(out, "; %llu elements are no number in one of the two", (unsigned long long)shadow->unlike);
+    }
+    fputc('\n', out);
+  }
+}
+
+static void add_frames(struct table *table, enum text_colour colour, const char *what, uint64_t count, const char *meaning) {
+  table_cell(table, colour, "%s", what);
+  table_cell(table, colour, "%llu", (unsigned long long)count);
+  table_cell(table, COLOUR_DIM, "%s", meaning);
+}
+
+static struct table *ledger_table(const struct pipeline_view *view) {
+  struct table *table = table_new("FRAMES|>COUNT|MEANING");
+  if (table) {
+    add_frames(table, COLOUR_NONE, "in", view->in, "their first byte came");
+    add_frames(table, COLOUR_NONE, fate_names[FATE_EMITTED], view->fates[FATE_EMITTED], fate_meanings[FATE_EMITTED]);
+    for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+      if (view->fates[fate] > 0) {
+        add_frames(table, COLOUR_RED, fate_names[fate], view->fates[fate], fate_meanings[fate]);
+      }
+    }
+    add_frames(table, COLOUR_NONE, "in flight", view->in_flight, "no fate yet");
+  }
+  return table;
+}
+
+static struct table *latency_table(const struct pipeline_view *view) {
+  struct table *table = table_new("STEP|>P50|>P99|>P99.9|>MAX|MEANING");
+  for (int step = 0; table && step < STEP_COUNT; step++) {
+    const struct latency_view *latency = &view->latency[step];
+    if (step == STEP_MODEL && latency->count == 0) {
+      continue; /* most pipelines have none */
+    }
+    const double values[] = {latency->p50, latency->p99, latency->p999, latency->max};
+    table_cell(table, step == STEP_TOTAL ? COLOUR_BOLD : COLOUR_NONE, "%s", step_names[step]);
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+      char text[TEXT_ROOM];
+      table_cell(table, COLOUR_NONE, "%s", latency->count ? text_duration(text, values[i]) : "-");
+    }
+    table_cell(table, COLOUR_DIM, "%s", step_help[step]);
+  }
+  return table;
+}
+
+bool status_print_one(FILE *out, json_t *document, const char *name, bool colour, struct problem *problem) {
+  struct pipeline_view view;
+  if (!view_find(document, name, &view, problem)) {
+    return false;
+  }
+  const json_t *pipeline = json_object_get(json_object_get(document, "pipelines"), name);
+  struct table *ledger = ledger_table(&view), *latency = latency_table(&view);
+  bool fine = ledger && latency;
+  if (fine) {
+    print_pipeline(out, &view, colour);
+    print_device(out, &view);
+    print_overlap(out, &view.overlap);
+    print_model(out, &view.model);
+    print_shadow(out, &view.shadow);
+    print_errors(out, "  ", pipeline, colour);
+    fputc('\n', out);
+    fine = print_clients(out, pipeline, colour);
+    fine = table_print(ledger, out, "  ", colour) && fine;
+    fputc('\n', out);
+    fine = table_print(latency, out, "  ", colour) && fine;
+  }
+  table_free(ledger);
+  table_free(latency);
+  return fine || report_no_memory(problem);
+}
+
+static bool print_json(json_t *document, const char *name, struct problem *problem) {
+  struct pipeline_view view;
+  if (name && !view_find(document, name, &view, problem)) {
+    return false;
+  }
+  json_t *part = name ? json_object_get(json_object_get(document, "pipelines"), name) : document;
+  json_dumpf(part, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+  putchar('\n');
+  return true;
+}
+
+bool command_status(const struct invocation *invocation, struct problem *problem) {
+  json_t *document = daemon_status(invocation->socket, DAEMON_PATIENCE_MS, problem);
+  if (!document) {
+    return false;
+  }
+  bool fine;
+  if (invocation->json) {
+    fine = print_json(document, invocation->operand, problem);
+  } else if (invocation->operand) {
+    fine = status_print_one(stdout, document, invocation->operand, invocation->colour, problem);
+  } else {
+    fine = print_all(document, invocation->colour, problem);
+  }
+  json_decref(document);
+  return fine;
+}
