@@ -5,7 +5,7 @@
  * 2.41 can lose a wake-up (its bug 25847), and here a lost one is a frame that hangs.
  */
 #include "gpu/model/batches.h"
-#include "gpu/pool.h"
+#include "gpu/cpu/pool.h"
 
 #include <errno.h>
 #include <semaphore.h>
