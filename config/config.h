@@ -77,6 +77,7 @@ enum config_overload { CONFIG_OVERLOAD_BLOCK, CONFIG_OVERLOAD_DROP_OLDEST, CONFI
 enum config_sink_overload { CONFIG_SINK_DROP, CONFIG_SINK_BLOCK };
 enum config_precision { CONFIG_TF32, CONFIG_FLOAT32 };
 enum config_record_when { CONFIG_RECORD_ALWAYS, CONFIG_RECORD_BOXES, CONFIG_RECORD_EVENT };
+enum config_priority { CONFIG_PRIORITY_HIGH, CONFIG_PRIORITY_NORMAL, CONFIG_PRIORITY_LOW };
 enum config_endpoint { CONFIG_SOCKET, CONFIG_FILE, CONFIG_REPLY };
 
 struct config_format {
@@ -217,6 +218,7 @@ struct config_pipeline {
   enum config_graph graph;
   enum config_overload overload;
   int64_t deadline_ns; /* 0: none */
+  enum config_priority priority;
   struct config_stage stages[CONFIG_MAX_STAGES];
   unsigned stage_count;
   struct config_sink sink;
@@ -309,6 +311,7 @@ extern const char *const config_source_protocol_names[];
 extern const char *const config_sink_protocol_names[];
 extern const char *const config_completion_names[];
 extern const char *const config_precision_names[];
+extern const char *const config_priority_names[];
 extern const char *const config_graph_names[];
 extern const char *const config_overload_names[];
 extern const char *const config_sink_overload_names[];

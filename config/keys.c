@@ -8,6 +8,7 @@ const char *const config_source_protocol_names[] = {"raw", "y4m", "native", "aut
 const char *const config_sink_protocol_names[] = {"raw", "y4m", "native", "", "json", NULL};
 const char *const config_completion_names[] = {"callback", "spin", NULL};
 const char *const config_precision_names[] = {"tf32", "float32", NULL};
+const char *const config_priority_names[] = {"high", "normal", "low", NULL};
 const char *const config_graph_names[] = {"auto", "on", "off", NULL};
 const char *const config_overload_names[] = {"block", "drop-oldest", "drop-newest", NULL};
 const char *const config_sink_overload_names[] = {"drop", "block", NULL};

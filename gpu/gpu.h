@@ -11,6 +11,7 @@
 #ifndef FRAMED_GPU_GPU_H
 #define FRAMED_GPU_GPU_H
 
+#include "gpu/priority.h"
 #include "gpu/stage.h"
 
 enum { GPU_TEXT = 512, GPU_MAX_SLOTS = 16, GPU_MAX_STAGES = 16, GPU_NO_NODE = -1 };
@@ -176,7 +177,8 @@ struct gpu_options {
                     * through it, and nothing is measured that is decided by AUTO only */
   enum gpu_order_choice order; /* of copies; the CPU backend makes none */
   enum gpu_copy_choice copy;
-  bool weigh; /* whether the warm-up measures what frames cost, unless a slot is spared */
+  enum gpu_priority priority; /* of its frames before those of other programs of the device */
+  bool weigh;                 /* whether the warm-up measures what frames cost, unless a slot is spared */
 };
 
 /* Makes streams, buffers and events for `count` slots. The chain must outlive the program. NULL on error. */

@@ -130,6 +130,12 @@ enum gpu_backend_choice formats_backend(enum config_backend backend) {
   return GPU_BACKEND_AUTO;
 }
 
+enum gpu_priority formats_priority(enum config_priority priority) {
+  return priority == CONFIG_PRIORITY_HIGH  ? GPU_PRIORITY_HIGH
+         : priority == CONFIG_PRIORITY_LOW ? GPU_PRIORITY_LOW
+                                           : GPU_PRIORITY_NORMAL;
+}
+
 /* The settings stay the configuration's: both structs are laid out alike. */
 static void translate_stage(const struct config_stage *stage, struct gpu_stage_request *request) {
   *request = (struct gpu_stage_request){.stage = stage_descriptors[stage->type]};

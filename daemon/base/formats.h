@@ -16,6 +16,7 @@ const struct config_vocabulary *formats_words(const struct vocabulary *vocabular
 
 struct frame_format formats_format(const struct config_format *format);
 enum gpu_backend_choice formats_backend(enum config_backend backend);
+enum gpu_priority formats_priority(enum config_priority priority);
 /* Negotiates a pipeline's formats. NULL on error, as gpu_chain_new(). */
 struct gpu_chain *formats_chain(const struct config_pipeline *pipeline, struct gpu_error *error);
 

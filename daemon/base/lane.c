@@ -23,8 +23,12 @@ struct lane {
   uv_check_t check; /* turns run after the poll */
   uv_idle_t idle;   /* active while turns are due, so that the poll does not sleep */
   struct runner *runners;
-  struct runner *first, **last; /* scheduled */
-  unsigned scheduled;
+  struct queue {        /* of those of one rank: */
+    unsigned joined;    /* how many live here, */
+    unsigned scheduled; /* and how many of them are scheduled */
+    struct runner *first, **last;
+  } queues[PRIORITIES];
+  struct priority_turns turns;
   atomic_bool all_woken; /* by lane_wake_all() */
   _Atomic int64_t heartbeat;
   _Atomic int64_t work; /* ns; it alone writes */
@@ -49,15 +53,44 @@ static void beat(struct lane *lane, int64_t now) { atomic_store_explicit(&lane->
 /* The idle handle only has to be active; turns run in on_check(). */
 static void on_idle(uv_idle_t *idle) { (void)idle; }
 
-static struct runner *take_first(struct lane *lane) {
-  struct runner *runner = lane->first;
-  lane->first = runner->next_scheduled;
-  if (!lane->first) {
-    lane->last = &lane->first;
+static struct queue *queue_of(struct lane *lane, const struct runner *runner) {
+  return &lane->queues[priority_rank(runner->priority)];
+}
+
+/* A bit for each rank that has somebody scheduled. */
+static unsigned scheduled_ranks(const struct lane *lane) {
+  unsigned ranks = 0;
+  for (unsigned rank = 0; rank < PRIORITIES; rank++) {
+    ranks |= lane->queues[rank].first ? 1U << rank : 0;
   }
-  lane->scheduled--;
+  return ranks;
+}
+
+static void run_first(struct queue *queue) {
+  struct runner *runner = queue->first;
+  queue->first = runner->next_scheduled;
+  queue->last = queue->first ? queue->last : &queue->first;
+  queue->scheduled--;
   runner->scheduled = false;
-  return runner;
+  if (runner->turn(runner)) {
+    lane_schedule(runner);
+  }
+}
+
+/* Whoever is scheduled from here on has its turn in the next iteration: descriptors are polled in between. */
+static void run_turns(struct lane *lane) {
+  unsigned highest = 0;
+  while (highest < PRIORITIES - 1 && lane->queues[highest].joined == 0) {
+    highest++;
+  }
+  struct queue *queue = &lane->queues[highest];
+  for (unsigned due = queue->scheduled; due > 0 && queue->first; due--) {
+    run_first(queue);
+  }
+  unsigned lower = scheduled_ranks(lane) & ~(1U << highest);
+  if (lower != 0) {
+    run_first(&lane->queues[priority_next(&lane->turns, lower)]);
+  }
 }
 
 static bool awaits_file(const struct lane *lane) {
@@ -90,14 +123,8 @@ static void on_check(uv_check_t *check) {
     stand_still(lane);
     return;
   }
-  /* Whoever is scheduled from here on has its turn in the next iteration: descriptors are polled in between. */
-  for (unsigned due = lane->scheduled; due > 0 && lane->first; due--) {
-    struct runner *runner = take_first(lane);
-    if (runner->turn(runner)) {
-      lane_schedule(runner);
-    }
-  }
-  if (!lane->first) {
+  run_turns(lane);
+  if (scheduled_ranks(lane) == 0) {
     uv_idle_stop(&lane->idle);
   }
   beat(lane, clock_now());
@@ -135,7 +162,9 @@ static void run(void *argument) {
 }
 
 static bool set_up_loop(struct lane *lane) {
-  lane->last = &lane->first;
+  for (unsigned rank = 0; rank < PRIORITIES; rank++) {
+    lane->queues[rank].last = &lane->queues[rank].first;
+  }
   if (uv_sem_init(&lane->stands, 0) != 0 || uv_sem_init(&lane->goes_on, 0) != 0 || uv_loop_init(&lane->loop) != 0) {
     return false;
   }
@@ -322,6 +351,7 @@ uv_loop_t *lane_loop(struct lane *lane) { return &lane->loop; }
 
 void lane_join(struct lane *lane, struct runner *runner) {
   runner->lane = lane;
+  queue_of(lane, runner)->joined++;
   runner->next = lane->runners;
   runner->link = &lane->runners;
   if (runner->next) {
@@ -333,17 +363,18 @@ void lane_join(struct lane *lane, struct runner *runner) {
 bool lane_is_own(const struct runner *runner) { return runner->lane->runners == runner && !runner->next; }
 
 static void unschedule(struct lane *lane, struct runner *runner) {
-  struct runner **at = &lane->first;
+  struct queue *queue = queue_of(lane, runner);
+  struct runner **at = &queue->first;
   while (*at && *at != runner) {
     at = &(*at)->next_scheduled;
   }
   if (*at) {
     *at = runner->next_scheduled;
-    if (lane->last == &runner->next_scheduled) {
-      lane->last = at;
+    if (queue->last == &runner->next_scheduled) {
+      queue->last = at;
     }
   }
-  lane->scheduled--;
+  queue->scheduled--;
   runner->scheduled = false;
 }
 
@@ -355,6 +386,7 @@ void lane_leave(struct runner *runner) {
   if (runner->scheduled) {
     unschedule(lane, runner);
   }
+  queue_of(lane, runner)->joined--;
   *runner->link = runner->next;
   if (runner->next) {
     runner->next->link = runner->link;
@@ -367,14 +399,15 @@ void lane_schedule(struct runner *runner) {
   if (!lane || runner->scheduled) {
     return;
   }
-  if (!lane->first) {
+  if (scheduled_ranks(lane) == 0) {
     uv_idle_start(&lane->idle, on_idle);
   }
-  lane->scheduled++;
+  struct queue *queue = queue_of(lane, runner);
+  queue->scheduled++;
   runner->scheduled = true;
   runner->next_scheduled = NULL;
-  *lane->last = runner;
-  lane->last = &runner->next_scheduled;
+  *queue->last = runner;
+  queue->last = &runner->next_scheduled;
 }
 
 void lane_wake(struct lane *lane, struct runner *runner) {

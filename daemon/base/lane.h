@@ -3,8 +3,10 @@
  *
  * A lane: a thread with an event loop of its own, which owns the sessions and sinks placed on it.
  *
- * Nobody else touches those; what another thread wants done comes as a message. Each iteration of the loop runs
- * one turn of every session that has something to do. Nothing on a lane blocks and nothing allocates for a frame.
+ * Nobody else touches those; what another thread wants done comes as a message. Each iteration of the loop runs one turn of
+ * every session that has something to do; where sessions of several priorities live there, one of each of the highest and one
+ * of a single other, so that a turn of the highest waits for one of those at most. Nothing on a lane blocks and nothing
+ * allocates for a frame.
  */
 #ifndef FRAMED_BASE_LANE_H
 #define FRAMED_BASE_LANE_H
@@ -16,6 +18,7 @@
 
 #include "daemon/base/failure.h"
 #include "daemon/base/mailbox.h"
+#include "gpu/priority.h"
 
 struct lane;
 
@@ -23,6 +26,7 @@ struct lane;
 struct runner {
   bool (*turn)(struct runner *runner);              /* true: another turn at once */
   void (*tick)(struct runner *runner, int64_t now); /* CLOCK_MONOTONIC ns */
+  enum gpu_priority priority;                       /* stays while it is on a lane */
   struct lane *lane;                                /* NULL: not on a lane */
   bool scheduled;
   _Atomic bool woken;    /* by lane_wake() */

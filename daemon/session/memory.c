@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/base/formats.h"
 #include "daemon/session/private.h"
 
 /* Called by stream callbacks, from any thread. */
@@ -92,6 +93,7 @@ static bool session_make_program(struct session *session, const struct gpu_buffe
       .copy = setup->copy,
       .timed_one_in = setup->timed_one_in,
       .spared = session_spared(session),
+      .priority = formats_priority(setup->config->priority),
       .weigh = setup->costs.alone == 0,
   };
   session->on_gpu = strcmp(gpu_backend_name(setup->device), "cuda") == 0;
@@ -216,7 +218,8 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   }
   session->setup = *setup;
   session->inputs = session->outputs = session->control = ARENA_NONE;
-  session->runner = (struct runner){.turn = session_turn, .tick = session_tick};
+  session->runner =
+      (struct runner){.turn = session_turn, .tick = session_tick, .priority = formats_priority(setup->config->priority)};
   set_up_flow(session);
   if (!format_bytes(input, &session->flow.input_bytes) ||
       !format_bytes(gpu_chain_output(setup->chain), &session->flow.output_bytes)) {

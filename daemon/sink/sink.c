@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/base/formats.h"
 #include "daemon/frame/relay.h"
 #include "daemon/sink/results.h"
 
@@ -21,6 +22,7 @@ static bool sink_run_turn(struct runner *runner) {
 
 static void sink_set_up(struct sink *sink, const struct sink_operations *operations, const struct sink_setup *setup) {
   sink->runner.turn = sink_run_turn;
+  sink->runner.priority = formats_priority(setup->config->priority);
   sink->operations = operations;
   sink->lane = setup->lane;
   sink->control = setup->control;

@@ -15,7 +15,7 @@
 #include "daemon/state/codec.h"
 
 /* Raised with every change of what is in the codec, or of what it means. */
-enum { STATE_VERSION = 19 };
+enum { STATE_VERSION = 20 };
 
 /* Writes the codec to a new memory; returns its descriptor (closed on exec), or -1. */
 int state_write(const struct codec *codec, struct failure *failure);

@@ -24,7 +24,10 @@ enum { TRIES = 400 };
 struct pool {
   pthread_mutex_t lock;
   sem_t woken; /* one for each worker that is to wake up */
-  struct pool_job *first, **last;
+  struct queue {
+    struct pool_job *first, **last;
+  } queues[PRIORITIES]; /* by rank */
+  struct priority_turns turns;
   _Atomic unsigned length;               /* changes under the lock; read without it by workers that spin */
   unsigned sleeping, spinning, spinners; /* of the workers: how many do and are not woken yet, and how many may spin */
   bool stopping;
@@ -72,19 +75,28 @@ static void wait_for_work(struct pool *pool, int64_t until) {
   pool_take_lock(&pool->lock);
 }
 
-/* The oldest job, or NULL when the pool stops and none is left. */
+/* The oldest job of those whose turn it is; there is one. */
+static struct pool_job *take_first(struct pool *pool) {
+  unsigned waiting = 0;
+  for (unsigned rank = 0; rank < PRIORITIES; rank++) {
+    waiting |= pool->queues[rank].first ? 1U << rank : 0;
+  }
+  struct queue *queue = &pool->queues[priority_next(&pool->turns, waiting)];
+  struct pool_job *job = queue->first;
+  queue->first = job->next;
+  queue->last = queue->first ? queue->last : &queue->first;
+  atomic_fetch_sub_explicit(&pool->length, 1, memory_order_relaxed);
+  return job;
+}
+
+/* A job, or NULL when the pool stops and none is left. */
 static struct pool_job *take(struct pool *pool, int64_t patience_ns) {
   int64_t until = patience_ns > 0 ? gpu_now() + patience_ns : 0;
   pool_take_lock(&pool->lock);
-  while (!pool->first && !pool->stopping) {
+  while (atomic_load_explicit(&pool->length, memory_order_relaxed) == 0 && !pool->stopping) {
     wait_for_work(pool, until);
   }
-  struct pool_job *job = pool->first;
-  if (job) {
-    pool->first = job->next;
-    pool->last = pool->first ? pool->last : &pool->first;
-    atomic_fetch_sub_explicit(&pool->length, 1, memory_order_relaxed);
-  }
+  struct pool_job *job = atomic_load_explicit(&pool->length, memory_order_relaxed) > 0 ? take_first(pool) : NULL;
   pthread_mutex_unlock(&pool->lock);
   return job;
 }
@@ -101,15 +113,16 @@ static void *work(void *argument) {
 }
 
 void pool_push(struct pool *pool, struct pool_job *job, enum pool_end end) {
+  struct queue *queue = &pool->queues[priority_rank(job->priority)];
   pool_take_lock(&pool->lock);
   if (end == POOL_FRONT) {
-    job->next = pool->first;
-    pool->last = pool->first ? pool->last : &job->next;
-    pool->first = job;
+    job->next = queue->first;
+    queue->last = queue->first ? queue->last : &job->next;
+    queue->first = job;
   } else {
     job->next = NULL;
-    *pool->last = job;
-    pool->last = &job->next;
+    *queue->last = job;
+    queue->last = &job->next;
   }
   unsigned before = atomic_fetch_add_explicit(&pool->length, 1, memory_order_relaxed);
   bool wake = pool->sleeping > 0 && before >= pool->spinning;
@@ -145,7 +158,9 @@ struct pool *pool_new(unsigned workers, unsigned spinners, int *code) {
   }
   pthread_mutex_init(&pool->lock, NULL);
   sem_init(&pool->woken, 0, 0);
-  pool->last = &pool->first;
+  for (unsigned rank = 0; rank < PRIORITIES; rank++) {
+    pool->queues[rank].last = &pool->queues[rank].first;
+  }
   pool->spinners = spinners;
   for (unsigned i = 0; i < workers; i++) {
     *code = start_worker(pool);

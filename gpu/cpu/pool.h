@@ -1,5 +1,5 @@
 /*
- * A pool of worker threads that run jobs from one queue, oldest first.
+ * A pool of worker threads that run jobs: those of the highest priority first, as priority.h says, and of those the oldest.
  *
  * A job is embedded in what it belongs to, so pushing never allocates; it is in the queue at most once, and may be
  * pushed again as soon as its run() has begun. Workers hold no lock while they run a job and take no signals.
@@ -7,13 +7,16 @@
 #ifndef FRAMED_GPU_CPU_POOL_H
 #define FRAMED_GPU_CPU_POOL_H
 
+#include "gpu/priority.h"
+
 #include <pthread.h>
 
 #include <stdint.h>
 
 struct pool_job {
   struct pool_job *next;
-  int64_t patience_ns; /* how long a worker that spins looks for the next job after this one */
+  enum gpu_priority priority; /* stays while it is in the queue */
+  int64_t patience_ns;        /* how long a worker that spins looks for the next job after this one */
   void (*run)(struct pool_job *job);
 };
 
@@ -27,7 +30,7 @@ struct pool *pool_free(struct pool *pool);
 
 enum pool_end { POOL_BACK, POOL_FRONT };
 
-/* Any thread; takes about a microsecond, most of it waking a worker that sleeps. */
+/* Any thread; takes about a microsecond, most of it waking a worker that sleeps. The ends are those of its priority. */
 void pool_push(struct pool *pool, struct pool_job *job, enum pool_end end);
 
 /* Takes a lock that is held for a few instructions only: a thread that finds it taken tries again for some microseconds before

@@ -412,7 +412,7 @@ struct gpu_program *cpu_program_new(struct gpu_device *device, const struct gpu_
   pthread_cond_init(&program->changed, NULL);
   for (unsigned i = 0; i < count; i++) {
     program->slots[i] = (struct cpu_slot){
-        .job = {.run = run_frame},
+        .job = {.run = run_frame, .priority = options->priority},
         .program = program,
         .buffers = slots[i],
         .memory = program->memory + i * program->layout.slot_bytes,

@@ -182,7 +182,8 @@ static bool prepare(struct cuda_device *device, const struct gpu_calibration *kn
   gpu_set_architecture(properties.major * 10 + properties.minor);
   device->reads_host = properties.canUseHostPointerForRegisteredMem != 0;
   find_place(&device->base, &properties);
-  return cuda_clock_open(device, error) && cuda_order_open(device, error) && calibrate(device, known, error);
+  return cuda_stream_find_priorities(device, error) && cuda_clock_open(device, error) && cuda_order_open(device, error) &&
+         calibrate(device, known, error);
 }
 
 struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known, struct gpu_error *error) {

@@ -5,8 +5,8 @@
  * streams and finds them done; cuda_sequence.c is what one frame is on a stream, cuda_graph.c captures and replays
  * that, and cuda_warm_up.c measures which is faster; cuda_copy.cu is small copies without an engine, cuda_order.c keeps large
  * ones in order, cuda_clock.c says when each step was, cuda_overhead.c what asking for that adds, and cuda_costs.c what copies
- * and kernels take side by side. Every call is made by a thread that has entered the device, on a stream of our own: nothing
- * touches the default stream.
+ * and kernels take side by side; stream.c makes streams of a priority. Every call is made by a thread that has entered the
+ * device, on a stream of our own: nothing touches the default stream.
  */
 #ifndef FRAMED_GPU_CUDA_CUDA_H
 #define FRAMED_GPU_CUDA_CUDA_H
@@ -33,6 +33,7 @@ struct cuda_anchor {
 struct cuda_device {
   struct gpu_device base;
   int index;
+  int priorities[PRIORITIES]; /* of streams, by rank */
   cudaStream_t clock;
   struct cuda_anchor anchors[CUDA_ANCHORS];
   _Atomic unsigned anchor; /* index of the one in force */
@@ -141,6 +142,13 @@ enum gpu_progress cuda_progress(struct gpu_device *device, cudaError_t status, c
 
 /* Calls a function of CUDA and checks it. */
 #define CUDA_CALL(device, error, function, ...) cuda_check((device), function(__VA_ARGS__), #function, (error))
+
+/* -- stream.c ----------------------------------------------------------------------------------------------------- */
+
+/* Asks the device which there are. */
+bool cuda_stream_find_priorities(struct cuda_device *device, struct gpu_error *error);
+/* A stream that waits for no other, whose kernels go before those of lower priorities. */
+bool cuda_stream_new(struct gpu_device *device, enum gpu_priority priority, cudaStream_t *stream, struct gpu_error *error);
 
 /* -- cuda_program.c ----------------------------------------------------------------------------------------------- */
 

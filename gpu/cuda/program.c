@@ -19,7 +19,7 @@
 static bool open_slot(struct cuda_program *program, struct cuda_slot *slot, struct gpu_error *error) {
   struct gpu_device *device = program->base.device;
   cudaEvent_t *const timed[] = {&slot->begin, &slot->copied_in, &slot->computed, &slot->copied_out};
-  if (!CUDA_CALL(device, error, cudaStreamCreateWithFlags, &slot->stream, cudaStreamNonBlocking) ||
+  if (!cuda_stream_new(device, program->base.options.priority, &slot->stream, error) ||
       !CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->finished, cudaEventDisableTiming)) {
     return false;
   }

@@ -29,6 +29,7 @@ START_TEST(pipeline_defaults_are_those_of_the_manual) {
   ck_assert_int_eq(pipeline->graph, CONFIG_GRAPH_AUTO);
   ck_assert_int_eq(pipeline->spin_for_ns, 200000);
   ck_assert_int_eq(pipeline->overload, CONFIG_OVERLOAD_BLOCK);
+  ck_assert_int_eq(pipeline->priority, CONFIG_PRIORITY_NORMAL);
   ck_assert_int_eq(pipeline->deadline_ns, 0);
   ck_assert_uint_eq(pipeline->stage_count, 0);
   config_free(config);

@@ -95,12 +95,23 @@ cudaError_t cudaFree(void *memory) {
 
 /* -- streams ------------------------------------------------------------------------------------------------------ */
 
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+  *least = 0;
+  *greatest = -5;
+  return fake_begin_on_device();
+}
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
   cudaError_t status = fake_begin_on_device();
   ck_assert_uint_eq(flags, cudaStreamNonBlocking);
   if (status == cudaSuccess) {
     *stream = fake_keep(calloc(1, sizeof **stream));
     (*stream)->last = &(*stream)->first;
+    (*stream)->priority = priority;
     (*stream)->next = fake.streams;
     fake.streams = *stream;
   }

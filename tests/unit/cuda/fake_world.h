@@ -40,6 +40,7 @@ struct fake_graph {
 struct fake_stream {
   struct fake_stream *next;
   struct operation *first, **last;
+  int priority;
   struct fake_graph *capture; /* what is enqueued goes there */
 };
 

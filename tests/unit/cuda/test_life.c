@@ -1,4 +1,5 @@
 /* A device and its programs come and go: every call of theirs fails in turn, and nothing is left. */
+#include "tests/unit/cuda/fake_world.h"
 #include "tests/unit/cuda/fixture.h"
 
 #include <stdlib.h>
@@ -19,6 +20,17 @@ START_TEST(everything_is_given_back) {
   chain = gpu_chain_free(chain);
   device = gpu_close(device);
   ck_assert_uint_eq(fake_alive(), 0);
+}
+END_TEST
+
+START_TEST(streams_have_the_priority_of_their_program) {
+  static const int numbers[] = {[GPU_PRIORITY_LOW + 1] = 0, [GPU_PRIORITY_NORMAL + 1] = -2, [GPU_PRIORITY_HIGH + 1] = -5};
+  options.priority = (enum gpu_priority)_i;
+  make_program(2, &plus_one, 0);
+  ck_assert(gpu_program_warm_up(program, &problem));
+  for (int slot = 0; slot < 2; slot++) {
+    ck_assert_int_eq(streams[slot]->priority, numbers[_i + 1]);
+  }
 }
 END_TEST
 
@@ -212,6 +224,7 @@ Suite *life_suite(void) {
   tcase_add_checked_fixture(group, set_up, tear_down);
   tcase_set_timeout(group, 120);
   tcase_add_test(group, everything_is_given_back);
+  tcase_add_loop_test(group, streams_have_the_priority_of_their_program, GPU_PRIORITY_LOW, GPU_PRIORITY_HIGH + 1);
   tcase_add_test(group, opening_fails_cleanly_at_every_call);
   tcase_add_test(group, a_device_is_refused_unopened);
   tcase_add_loop_test(group, as_many_queues_as_slots_are_expected, 0, 8);

@@ -113,6 +113,41 @@ START_TEST(jobs_run_in_order) {
 }
 END_TEST
 
+/* While its one worker is kept, jobs of all priorities queue up, the lowest first. The highest run first and in order, and each
+ * lower one that was passed over often enough goes in between. */
+START_TEST(higher_jobs_run_first_and_lower_ones_too) {
+  enum { HIGH = 2 * PRIORITY_PATIENCE, LOWER = 2 };
+  int code;
+  struct pool *pool = pool_new(1, 0, &code);
+  struct pool_job gate = {.run = wait_for_opening};
+  struct job low[LOWER] = {0}, normal[LOWER] = {0}, high[HIGH] = {0};
+  pool_push(pool, &gate, POOL_BACK);
+  while (!atomic_load(&entered)) {
+    nap(100000);
+  }
+  for (int i = 0; i < LOWER; i++) {
+    low[i].base = (struct pool_job){.run = run, .priority = GPU_PRIORITY_LOW};
+    normal[i].base = (struct pool_job){.run = run};
+    pool_push(pool, &low[i].base, POOL_FRONT);
+    pool_push(pool, &normal[i].base, POOL_BACK);
+  }
+  for (int i = 0; i < HIGH; i++) {
+    high[i].base = (struct pool_job){.run = run, .priority = GPU_PRIORITY_HIGH};
+    pool_push(pool, &high[i].base, POOL_BACK);
+  }
+  atomic_store(&opened, true);
+  pool_free(pool);
+  for (int i = 0; i < PRIORITY_PATIENCE; i++) {
+    ck_assert_int_eq(high[i].order, i);
+  }
+  ck_assert_int_eq(low[1].order, PRIORITY_PATIENCE); /* it was in front of the other */
+  ck_assert_int_eq(normal[0].order, PRIORITY_PATIENCE + 1);
+  ck_assert_int_eq(high[PRIORITY_PATIENCE].order, PRIORITY_PATIENCE + 2);
+  ck_assert_int_lt(low[0].order, high[HIGH - 1].order);
+  ck_assert_int_lt(normal[1].order, high[HIGH - 1].order);
+}
+END_TEST
+
 /* A pool of sleeping workers ends at once, and so does none at all. */
 START_TEST(idle_pools_end) {
   int code;
@@ -131,6 +166,7 @@ Suite *pool_suite(void) {
   tcase_set_timeout(group, 120);
   tcase_add_loop_test(group, every_job_runs, 0, 12);
   tcase_add_loop_test(group, jobs_run_in_order, 0, 2);
+  tcase_add_test(group, higher_jobs_run_first_and_lower_ones_too);
   tcase_add_loop_test(group, idle_pools_end, 0, 2);
   suite_add_tcase(suite, group);
   return suite;
