@@ -113,7 +113,8 @@ struct stage_call {
   int64_t deadline;   /* CLOCK_MONOTONIC: when the result should be there; 0: it has none */
   void *attached;     /* what attach() or join() gave, and the number of the slot within it; NULL without them */
   unsigned slot;
-  struct stage_run *run;                   /* for a stage that runs a model, else NULL */
+  struct stage_run *run; /* for a stage that runs a model, else NULL */
+  void *stream, *ready;  /* of a frame that is handed over on a GPU: its cudaStream_t, and the cudaEvent_t of its input */
   void (*resume)(struct stage_call *call); /* of a frame that is handed over: it was computed. Any thread */
   char *problem; /* STAGE_TEXT bytes, empty at first: where run() says in one sentence why it failed */
 };

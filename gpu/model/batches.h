@@ -50,6 +50,7 @@ void batch_resume(struct batch *batch);
 
 /* -- engines --------------------------------------------------------------------------------------------------------- */
 
-extern const struct batch_engine batch_cpu; /* batch_cpu.c */
+extern const struct batch_engine batch_cpu;  /* batch_cpu.c */
+extern const struct batch_engine batch_cuda; /* cuda_batch.c */
 
 #endif

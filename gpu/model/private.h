@@ -35,6 +35,9 @@ struct model {
   struct ort_session *session;
 };
 
+/* How many frames it computes at once at most. */
+static inline unsigned model_rows(const struct model *model) { return model->batch.most > 1 ? model->batch.most : 1; }
+
 /* -- bytes.c: files as they were at one moment ------------------------------------------------------------------------- */
 
 struct model_bytes {

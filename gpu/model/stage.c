@@ -180,7 +180,6 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   atomic_fetch_add(&model->users, plan->users);
   bool good =
       check_fit(plan, model, problem) && choose(model, &values[OUTPUT], plan, problem) && stage_fill_sizes(plan, problem);
-  plan->not_on_cuda = model->batch.most > 0 ? "computes batches on the CPU only; leave `batch` out of the model" : NULL;
   if (!good) {
     release(plan);
   }
@@ -245,7 +244,14 @@ static void *join(struct gpu_device *device, const struct stage_plan *plan, stru
 
 static void leave(void *joined) { batches_leave(joined); }
 
-static void hand(struct stage_call *call) { batches_hand(call->attached, call); }
+static void hand(struct stage_call *call) {
+  void (*const on_cuda)(struct stage_call * call) = STAGE_ENQUEUE(model_hand);
+  if (on_cuda && call->stream) {
+    on_cuda(call);
+  } else {
+    batches_hand(call->attached, call);
+  }
+}
 
 const struct stage_descriptor model_stage = {
     .name = "model",

@@ -13,5 +13,8 @@ void *model_attach(struct gpu_device *device, const struct stage_plan *plan, con
                    bool *beside, struct gpu_error *error);
 void model_detach(void *attached);
 int model_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream);
+void model_hand(struct stage_call *call);
+/* Gives a frame of a batch to its shadow, if that wants it; on the slot's stream, behind the model. Returns a cudaError_t. */
+int model_sample(const struct stage_call *call);
 
 #endif
