@@ -134,6 +134,30 @@ static void print_model(FILE *out, const struct config_model *model) {
           text_of_bytes(summary.instances * summary.weight_bytes, together));
 }
 
+/* On a GPU there is a graph for each power of two below the most, with weights and places of its own. */
+static void print_batch(FILE *out, const struct config_model *model) {
+  struct model_summary summary;
+  char frames[BYTES_TEXT], weights[BYTES_TEXT];
+  size_t each = model_input(model->open)->bytes;
+  unsigned sizes = 1, rows = 1, all = 1;
+  model_summary(model->open, &summary);
+  if (summary.batch.most < 2) {
+    return;
+  }
+  for (unsigned i = 0; i < model_output_count(model->open); i++) {
+    each += model_output(model->open, i)->bytes;
+  }
+  for (; rows < summary.batch.most && !summary.is_padded; rows *= 2, sizes++) {
+    all += rows;
+  }
+  all += summary.batch.most - 1;
+  fprintf(out, "note: model '%s' computes up to %u frames together: %s of memory for them in each of %u instances",
+          name_of(model), summary.batch.most, text_of_bytes(summary.batch.most * each, frames), summary.instances);
+  text_of_bytes(all * each, frames);
+  fprintf(out, "; on a GPU %s for them, and the weights %u times (%s)\n", frames, sizes,
+          text_of_bytes(sizes * summary.weight_bytes, weights));
+}
+
 void models_print(FILE *out, const struct config *config) {
   static const char *const head =
       "\nMODEL            INPUT                  OUTPUT                         INSTANCES     WEIGHTS    TOGETHER\n";
@@ -144,6 +168,11 @@ void models_print(FILE *out, const struct config *config) {
       fputs(any ? "" : head, out);
       print_model(out, model);
       any = true;
+    }
+  }
+  for (unsigned i = 0; i < config->model_count; i++) {
+    if (config->models[i]->open && !has_open(config, i, config->models[i]->open)) {
+      print_batch(out, config->models[i]);
     }
   }
   for (unsigned i = 0; i < config->model_count; i++) {

@@ -179,6 +179,7 @@ void model_summary(const struct model *model, struct model_summary *summary) {
       .memory = model->memory,
       .precision = model->precision,
       .batch = model->batch,
+      .is_padded = model->is_padded,
   };
 }
 

@@ -76,6 +76,7 @@ struct model_summary {
   size_t memory;
   enum model_precision precision;
   struct model_batch batch;
+  bool is_padded; /* it takes no fewer frames than the most */
 };
 
 void model_summary(const struct model *model, struct model_summary *summary);
