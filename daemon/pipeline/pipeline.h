@@ -15,6 +15,7 @@
 #include "daemon/client/refusals.h"
 #include "daemon/measure/diagnosis.h"
 #include "daemon/measure/health.h"
+#include "daemon/measure/links.h"
 #include "daemon/measure/past.h"
 #include "daemon/pipeline/engine.h"
 #include "daemon/session/session.h"
@@ -44,6 +45,7 @@ enum pipeline_event {
   PIPELINE_QUIET,    /* after pipeline_quiesce(): nothing is in flight */
   PIPELINE_GONE,     /* after pipeline_stop(): it may be released */
   PIPELINE_ENDED,    /* see pipeline_has_ended() */
+  PIPELINE_RESTAGED, /* after pipeline_restage(): its frames go through the other stages */
   PIPELINE_GPU_FAULT /* its device is dead; `fault` says how, and is NULL for others */
 };
 
@@ -100,6 +102,22 @@ void pipeline_stop(struct pipeline *pipeline);
 /* Closes its sockets and removes their files, where the device is dead and nobody may wait for it. */
 void pipeline_abandon(struct pipeline *pipeline);
 
+/* -- other stages in place --------------------------------------------------------------------------------------------- */
+
+/* Whether the pipeline can go on with the stages of this configuration, which outlives it and differs in nothing else: what
+ * comes in and goes out is the same. If so, pipeline_end_restage() ends what this began. */
+bool pipeline_begin_restage(struct pipeline *pipeline, const struct config_pipeline *config);
+/* Whether the next can be done; it may be asked again. */
+bool pipeline_may_restage(struct pipeline *pipeline);
+/* Makes the programs of the other stages beside those that run. Set-up thread. */
+bool pipeline_prepare_restage(struct pipeline *pipeline, struct failure *failure);
+/* Has every session go on with them as soon as no frame of its is on the device. PIPELINE_RESTAGED follows. */
+void pipeline_restage(struct pipeline *pipeline);
+bool pipeline_is_restaged(const struct pipeline *pipeline);
+/* Gives back what the stages took that are not in force, from whichever step. Set-up thread; then pipeline_end_restage(). */
+void pipeline_release_restage(struct pipeline *pipeline);
+void pipeline_end_restage(struct pipeline *pipeline);
+
 /* -- through a codec, while no lane runs ----------------------------------------------------------------------------- */
 
 /* How many of its frames are on that device (NO_DEVICE: on any); and, if it `failed`, says that these are suspected (`alone`:
@@ -118,6 +136,9 @@ extern const char *const pipeline_command_names[];
 void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, int64_t limit_ns, server_answer *answer,
                       void *context);
 
+/* What a link says of itself. */
+void pipeline_hear_link(struct pipeline *pipeline, enum link_role role, const struct link_state *state);
+
 /* Of its ends that are sockets; else NULL. */
 struct listener *pipeline_source_listener(const struct pipeline *pipeline);
 struct listener *pipeline_sink_listener(const struct pipeline *pipeline);
@@ -125,6 +146,8 @@ struct listener *pipeline_sink_listener(const struct pipeline *pipeline);
 /* -- questions ------------------------------------------------------------------------------------------------ */
 
 const struct config_pipeline *pipeline_config(const struct pipeline *pipeline);
+/* The one that its stages are of, which is a newer one once they took the place of others. */
+const struct config_pipeline *pipeline_stages_config(const struct pipeline *pipeline);
 enum pipeline_state pipeline_state(const struct pipeline *pipeline);
 uint64_t pipeline_result_bytes_in_file(const struct pipeline *pipeline);
 /* No frame will ever come through again: its file or standard input is at its end, or nobody reads standard output. */
@@ -137,7 +160,7 @@ void pipeline_work(const struct pipeline *pipeline, unsigned device, struct heal
 /* The number of the device that the producer's session is on. */
 unsigned pipeline_device(const struct pipeline *pipeline, unsigned producer);
 /* What keeps it from its job, each with its reason. Returns how many there are. */
-enum { PIPELINE_TROUBLES = 5 };
+enum { PIPELINE_TROUBLES = 5 + LINK_ROLES };
 struct pipeline_trouble {
   enum health_reason reason;
   const struct trouble *trouble; /* the pipeline's */
@@ -197,8 +220,9 @@ struct pipeline_snapshot {
   int64_t last_in, last_out;     /* when a frame last came, and when one went out: CLOCK_MONOTONIC ns; 0: never */
   const struct trouble *silence; /* no frame comes, and one should */
   const struct trouble *trouble, *source_trouble, *sink_trouble; /* its last errors; NULL, or with a count of 0: none */
-  uint64_t refused;                                              /* clients turned away, */
-  struct refusal refusal;                                        /* and the last of them */
+  struct links links;
+  uint64_t refused;       /* clients turned away, */
+  struct refusal refusal; /* and the last of them */
   struct ledger ledger;
   uint64_t lately[FATE_COUNT]; /* frames with each fate within the last minute */
   double seconds;              /* length of the window behind the next lines, up to 10 s */
