@@ -126,6 +126,8 @@ unsigned pipeline_running_frames(const struct pipeline *pipeline, unsigned devic
 void pipeline_suspect(struct pipeline *pipeline, bool failed, unsigned device, bool alone);
 /* Whether it may be handed over: it was not told to stop, or whoever takes it will tell it again. */
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
+/* Before that, while no lane runs: the recording gets back its file, so that it takes what is still to be written. */
+void pipeline_recall_recording(struct pipeline *pipeline);
 void pipeline_put(struct pipeline *pipeline, struct codec *codec);
 
 /* -- commands ------------------------------------------------------------------------------------------------- */
@@ -240,6 +242,8 @@ struct pipeline_snapshot {
   const char *model;                            /* the file of its model; NULL: it runs none */
   unsigned instances;                           /* of that, */
   uint64_t served[MODEL_MOST_INSTANCES];        /* and the frames of each, with all pipelines that run it */
+  unsigned most_batched;                        /* frames that it may take at once; 0: it takes each by itself */
+  uint64_t batches[MODEL_MOST_BATCH];           /* with one frame, with two ..., of all pipelines that run it */
   struct shadow_report shadow;                  /* of its model, with all pipelines that run that; without a file: none */
 };
 
