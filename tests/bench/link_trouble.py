@@ -198,7 +198,7 @@ def under_load(server, boxes, frames, faults, say):
 def trouble(place, frames, kills, cuts, restarts, seed, say):
     """Two boxes share a queue of so many frames while they, their networks and the server fail, in any order."""
     chance = random.Random(seed)
-    with Network(2) as network, Server(place, host=network.address) as server:
+    with Network(2) as network, Server(place, host=network.address, max_pending=1 << 30) as server:
         with server.client() as nats:
             fill(nats, frames)
         boxes = [Box(place, server, number, network, ack_wait="2s", deliver=100) for number in range(2)]
@@ -250,7 +250,7 @@ class Cluster:
         for each in free:
             each.close()
         routes = [f"nats://127.0.0.1:{port}" for port in ports]
-        self.servers = [Server(place, f"n{number}", server_name=f"n{number}",
+        self.servers = [Server(place, f"n{number}", max_pending=1 << 30, server_name=f"n{number}",
                                cluster={"name": "c", "host": "127.0.0.1", "port": port, "routes": routes})
                         for number, port in enumerate(ports)]
         self.url = self.servers[0].url

@@ -9,7 +9,7 @@
 
 #include "tools/link/broker.h"
 
-enum { ASK_MS = 5000, MOST_WAITING = 4096, MOST_FORGOTTEN = 4096, MOST_LISTED = 100000 };
+enum { ASK_MS = 5000, MOST_WAITING = 4096, LAST_REMOVED = 4096, MOST_LISTED = 1000000 };
 #define DUPLICATES_NS (INT64_C(120) * 1000000000)
 
 static bool say(char why[BROKER_TEXT], const char *what, const char *name, natsStatus status, jsErrCode code) {
@@ -149,9 +149,10 @@ static natsStatus acknowledge(natsConnection *connection, const struct link_sett
 }
 
 /* A server that was killed may know that it removed a frame, and not that the frame was acknowledged: it tries to deliver it
- * for ever, and with each try stops to deliver others. Those that were removed last are acknowledged again. */
-static bool acknowledge_removed(struct broker *broker, natsConnection *connection, jsCtx *js,
-                                const struct link_settings *link) {
+ * for ever, and with each try stops to deliver others. So those that were removed last are acknowledged again, and all above
+ * the consumer's floor, which such frames hold down. */
+static bool acknowledge_removed(struct broker *broker, natsConnection *connection, jsCtx *js, const struct link_settings *link,
+                                uint64_t floor) {
   jsStreamInfo *info = NULL;
   jsErrCode code = 0;
   jsOptions list;
@@ -160,8 +161,10 @@ static bool acknowledge_removed(struct broker *broker, natsConnection *connectio
   list.Stream.Info.DeletedDetails = true;
   natsStatus status = js_GetStreamInfo(&info, js, link->stream, &list, &code);
   int count = status == NATS_OK ? info->State.DeletedLen : 0;
-  for (int i = count > MOST_FORGOTTEN ? count - MOST_FORGOTTEN : 0; i < count && status == NATS_OK; i++) {
-    status = acknowledge(connection, link, info->State.Deleted[i]);
+  for (int i = 0; i < count && status == NATS_OK; i++) {
+    if (info->State.Deleted[i] > floor || i >= count - LAST_REMOVED) {
+      status = acknowledge(connection, link, info->State.Deleted[i]);
+    }
   }
   jsStreamInfo_Destroy(info);
   status = status == NATS_OK ? natsConnection_FlushTimeout(connection, ASK_MS) : status;
@@ -174,10 +177,11 @@ static bool prepare_consumer(struct broker *broker, natsConnection *connection, 
   jsErrCode code = 0;
   natsStatus status = js_GetConsumerInfo(&info, js, link->stream, link->consumer, NULL, &code);
   bool waits = status == NATS_OK && info->NumAckPending > 0;
+  uint64_t floor = waits ? info->AckFloor.Stream : 0;
   broker->delivered = status == NATS_OK && queue->is_queue && info->Config->MaxDeliver <= 0 ? info->Delivered.Stream : 0;
   jsConsumerInfo_Destroy(info);
   if (waits && queue->removed > 0 && queue->removed <= MOST_LISTED) {
-    return acknowledge_removed(broker, connection, js, link);
+    return acknowledge_removed(broker, connection, js, link, floor);
   }
   if (status == NATS_NOT_FOUND) {
     return make_consumer(broker, js, link);
