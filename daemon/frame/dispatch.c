@@ -9,6 +9,14 @@ static bool dispatch_is_late(const struct flow *flow, const struct frame *frame,
   return flow->deadline_ns > 0 && now - frame->began > flow->deadline_ns;
 }
 
+/* When its result is late, or 0. */
+static int64_t deadline_of(const struct flow *flow, const struct frame *frame) {
+  if (frame->recorded || (frame->deadline == 0 && flow->deadline_ns == 0)) {
+    return 0;
+  }
+  return frame->deadline != 0 ? frame->deadline : frame->began + flow->deadline_ns;
+}
+
 static void submit(struct flow *flow, struct slot *slot, int64_t now) {
   bool restart = slot->frame.restart || flow->restart_owed;
   struct gpu_frame frame = {
@@ -17,6 +25,7 @@ static void submit(struct flow *flow, struct slot *slot, int64_t now) {
       .again = slot->frame.again,
       .notify = !flow->spin,
       .timed = account_is_traced(flow->account),
+      .deadline = deadline_of(flow, &slot->frame),
   };
   struct session_view *view = &flow->account->now;
   if (view->submitted == view->completed) {
@@ -27,6 +36,7 @@ static void submit(struct flow *flow, struct slot *slot, int64_t now) {
   slot->frame.restart = restart;
   slot->frame.dispatched = now > slot->frame.complete ? now : slot->frame.complete; /* it came after this turn began */
   slot->frame.stream = slot->index;
+  slot->frame.stages = flow->stages;
   slot_move(&flow->ring, slot, SLOT_RUNNING);
   view->submitted++;
   histogram_record(&flow->account->steps[STEP_QUEUE], slot->frame.dispatched - slot->frame.complete);
@@ -66,7 +76,8 @@ static bool is_admitted(struct flow *flow, const struct slot *slot) {
 bool dispatch_turn(struct flow *flow, int64_t now) {
   bool moved = false;
   struct slot *slot;
-  while ((slot = slot_oldest(&flow->ring, SLOT_READY)) && flow_taken(flow) < flow->depth && !flow->device_dead) {
+  while ((slot = slot_oldest(&flow->ring, SLOT_READY)) && flow_taken(flow) < flow->depth && !flow->device_dead &&
+         !flow->withheld) {
     if (dispatch_is_late(flow, &slot->frame, now)) {
       dispatch_drop(flow, slot, FATE_LATE, now);
     } else if (flow->retry && !is_admitted(flow, slot)) {

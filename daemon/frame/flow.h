@@ -30,6 +30,8 @@ struct flow {
   struct slot_ring ring;
   struct account *account;
   struct gpu_program *program;
+  unsigned stages;                  /* 0 or 1, as others took their place: which of the session's the program runs */
+  bool withheld;                    /* READY frames wait until the program is another one */
   struct lane *lane;                /* that it belongs to; NULL in tests */
   size_t input_bytes, output_bytes; /* of one frame */
   unsigned seat;                    /* the session's number on its pipeline */
@@ -43,13 +45,13 @@ struct flow {
   bool restart_owed;   /* the first frame of a producer was dropped before the device had it */
   bool device_dead;
   struct gpu_error device_error;
-  bool refused;                /* a stage could not compute a frame since that was told last, */
-  uint64_t refused_sequence;   /* this one, */
-  char refusal[STAGE_TEXT];    /* for this reason */
-  unsigned offered_producer;   /* whose the last result was, 0: there was none, */
-  uint64_t offered_sequence;   /* and of which frame */
-  int64_t active;              /* when a frame last moved, for spin_for and for what the session waits for */
-  void (*wake)(void *session); /* [lane] asks for a turn: a slot came back from the sink */
+  bool refused;                    /* a stage could not compute a frame since that was told last, */
+  struct frame_name refused_frame; /* this one, */
+  char refusal[STAGE_TEXT];        /* for this reason */
+  unsigned offered_producer;       /* whose the last result was, 0: there was none, */
+  uint64_t offered_sequence;       /* and of which frame */
+  int64_t active;                  /* when a frame last moved, for spin_for and for what the session waits for */
+  void (*wake)(void *session);     /* [lane] asks for a turn: a slot came back from the sink */
   void *session;
   struct relay *relay;                             /* NULL: the sink is on this lane */
   struct retry *retry;                             /* NULL: none is under way */

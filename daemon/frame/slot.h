@@ -24,6 +24,11 @@ enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_RUNNING, SLOT_DONE, 
 
 extern const char *const slot_state_names[SLOT_STATES];
 
+/* Which frame of its pipeline it is, for ever. */
+struct frame_name {
+  uint64_t epoch, number;
+};
+
 /* One frame on its way. Times are CLOCK_MONOTONIC ns, 0 before the frame got there. */
 struct frame {
   uint64_t sequence;      /* counts the frames of its producer from 0 */
@@ -39,13 +44,18 @@ struct frame {
   uint64_t tag;            /* the number that its producer gave it, or else the same as `sequence`, */
   uint32_t flags;          /* and what it wants in the flags of the result */
   uint64_t missing;        /* once its result is offered: how many frames before it have none, since the last that has */
-  unsigned stream;         /* that of its slot, once dispatched */
+  unsigned stream;         /* that of its slot, once dispatched, */
+  unsigned stages;         /* and which stages it goes through: see struct flow */
   struct gpu_times device; /* once seen; `begin` is 0 if that was not timed */
   bool recorded;           /* it comes from a recording: whether it is late was settled when it came */
   bool again;              /* it was on a device that was lost, and runs once more, */
   bool suspect;            /* alone, since that device failed (retry.h) */
   unsigned failures;       /* how many times it was alone on a device that failed */
 };
+
+static inline struct frame_name frame_name(const struct frame *frame) {
+  return (struct frame_name){.epoch = frame->epoch, .number = frame->sequence};
+}
 
 struct slot {
   enum slot_state state;

@@ -120,8 +120,7 @@ static bool handover_execute(struct server *server, const char *program, struct 
 /* Lanes stand still. Returns false if the service manager does not take everything. */
 static bool handover_leave(struct server *server, struct failure *failure) {
   struct codec codec;
-  codec_begin(&codec);
-  codec.by_manager = true;
+  fd_table_begin(&codec);
   handover_put(server, &codec);
   bool left = fd_store_keep(&codec, failure);
   for (unsigned i = 0; left && i < server->pipeline_count; i++) {
@@ -185,6 +184,12 @@ static void handover_hear(struct server *server) {
   }
 }
 
+static void recall_recordings(struct server *server) {
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    pipeline_recall_recording(server->pipelines[i]);
+  }
+}
+
 static bool exchange(struct server *server, const struct exchange *how, struct failure *failure) {
   if (!server_may_hand_over(server, failure)) {
     return false;
@@ -197,6 +202,8 @@ static bool exchange(struct server *server, const struct exchange *how, struct f
   history_end(&server->history, how->cause, how->text, now);
   server->handing_over = true;
   if (handover_park(server, how->cause, now, failure)) {
+    handover_settle(server);
+    recall_recordings(server);
     handover_settle(server);
     suspect(server, how->cause == HISTORY_FAULT, how->failed_device);
     if (how->cause == HISTORY_RESTART) {
@@ -268,8 +275,7 @@ void server_note_state(struct server *server) {
     return;
   }
   struct codec codec;
-  codec_begin(&codec);
-  codec.by_manager = true;
+  fd_table_begin(&codec);
   codec.live = true;
   handover_put(server, &codec);
   fd_store_keep_state(&codec, image_outlives());

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/base/rights.h"
@@ -133,7 +134,20 @@ void codec_map(struct codec *codec, int before, int now) {
     codec->descriptors = more;
     codec->descriptor_room = room;
   }
-  codec->descriptors[codec->descriptor_count++] = (struct codec_descriptor){.before = before, .now = now};
+  struct stat status = {0};
+  (void)fstat(now, &status);
+  codec->descriptors[codec->descriptor_count++] =
+      (struct codec_descriptor){.before = before, .now = now, .device = status.st_dev, .inode = status.st_ino};
+}
+
+bool codec_has_all(const struct codec *codec) {
+  bool all = true;
+  for (unsigned i = 0; i < codec->descriptor_count && all; i++) {
+    const struct codec_descriptor *descriptor = &codec->descriptors[i];
+    struct stat status;
+    all = fstat(descriptor->now, &status) == 0 && status.st_dev == descriptor->device && status.st_ino == descriptor->inode;
+  }
+  return all;
 }
 
 static int codec_find(struct codec *codec, int before) {
@@ -162,15 +176,18 @@ static int take_same(struct codec *codec, int fd) {
 }
 
 void codec_pass_descriptor(struct codec *codec, int *fd) {
-  CODEC_PASS(codec, *fd);
+  bool is_named = codec->writing && codec->name_of && *fd >= 0;
+  int number = is_named ? codec->name_of(*fd) : *fd;
+  CODEC_PASS(codec, number);
   if (codec->writing) {
+    codec->broken |= number < 0 && *fd >= 0;
     if (*fd >= 0 && !codec->broken) {
       codec_map(codec, *fd, *fd);
     }
-  } else if (*fd < 0 || codec->broken) {
+  } else if (number < 0 || codec->broken) {
     *fd = -1;
   } else {
-    *fd = codec->same_descriptors ? take_same(codec, *fd) : codec_find(codec, *fd);
+    *fd = codec->same_descriptors ? take_same(codec, number) : codec_find(codec, number);
     codec->broken |= *fd < 0 && !codec->live;
     rights_refuse(*fd); /* the process before may not have asked */
   }

@@ -14,10 +14,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct codec_descriptor {
   int before, now; /* its number in the process that wrote, and in this one */
   bool taken;
+  dev_t device; /* what it is of, for whoever asks later whether it still is */
+  ino_t inode;
 };
 
 struct codec {
@@ -28,8 +31,9 @@ struct codec {
   size_t at;           /* read so far */
   struct codec_descriptor *descriptors;
   unsigned descriptor_count, descriptor_room;
-  bool same_descriptors; /* reading: they have the numbers that they had */
-  bool by_manager;       /* it lies with the service manager, which also passes descriptors of its own */
+  bool same_descriptors;  /* reading: they have the numbers that they had */
+  bool by_manager;        /* it lies with the service manager, which also passes descriptors of its own */
+  int (*name_of)(int fd); /* writing: by what descriptors are passed, -1 breaks it; NULL: by their numbers */
 };
 
 /* For writing. It may allocate as it grows; without memory it breaks. */
@@ -56,6 +60,8 @@ void codec_pass_descriptor(struct codec *codec, int *fd);
 
 /* For reading: one that had that number has this one now. It is taken over. */
 void codec_map(struct codec *codec, int before, int now);
+/* Whether each descriptor that came is still the same, taken or not. */
+bool codec_has_all(const struct codec *codec);
 /* Whether all of it was taken, and nothing more. */
 bool codec_is_at_end(const struct codec *codec);
 /* Closes the descriptors that came with it and nobody took. */
