@@ -240,8 +240,8 @@ def test_who_is_being_greeted_at_a_pipeline_that_has_not_started_stays(place, st
         assert "anew" not in daemon.log
 
 
-def test_a_kill_before_it_is_said_what_a_reload_has_removed(place, store):
-    """The next process goes on with what was there before it, which can be reached, also where the file has changed back."""
+def test_a_kill_while_what_a_reload_has_removed_leaves_the_store(place, store):
+    """The next process goes on without it, and brings it back where the file has changed back."""
     entries = {"cam0": pipeline(FORMAT), "cam1": shifted(1)}
     with start(place, store, entries) as daemon:
         counting = prepared(store, daemon, "sendmsg", at=0)
@@ -256,6 +256,7 @@ def test_a_kill_before_it_is_said_what_a_reload_has_removed(place, store):
         daemon.write(entries)
         store.start(daemon)
         daemon.wait_ready()
+        wait_until(lambda: "cam1" in daemon.status()["pipelines"], "the file is looked at")
         comes_out_as(daemon, 1)
         assert "anew" not in daemon.log
 
