@@ -1,10 +1,12 @@
 #include "daemon/status/links.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/measure/clock.h"
+#include "daemon/status/reply.h"
 
 #define LONGEST_S 60.0
 #define OLDEST_S  1e9
@@ -62,13 +64,6 @@ bool links_read(const char *text, size_t length, int64_t now, enum link_role *ro
   return fine;
 }
 
-static void answer(struct http_request *request, unsigned code, json_t *document) {
-  struct http_answer answer = {.status = code, .type = "application/json", .body = json_dumps(document, JSON_INDENT(1))};
-  answer.length = answer.body ? strlen(answer.body) : 0;
-  json_decref(document);
-  http_answer(request, &answer);
-}
-
 void links_answer(struct http_request *request, struct pipeline *pipeline) {
   char problem[LINKS_PROBLEM];
   enum link_role role;
@@ -76,14 +71,14 @@ void links_answer(struct http_request *request, struct pipeline *pipeline) {
   size_t length;
   const char *body = http_body(request, &length);
   if (!pipeline) {
-    answer(request, 404, answer_error_document("there is no such pipeline", NULL));
+    reply_json(request, 404, answer_error_document("there is no such pipeline", NULL), NULL);
   } else if (!body) {
-    answer(request, 413, answer_error_document("a link says less", "send 4096 bytes at most"));
+    reply_json(request, 413, answer_error_document("a link says less", "send 4096 bytes at most"), NULL);
   } else if (!links_read(body, length, clock_now(), &role, &state, problem)) {
-    answer(request, 400, answer_error_document(problem, "framed(8) says what a link tells"));
+    reply_json(request, 400, answer_error_document(problem, "framed(8) says what a link tells"), NULL);
   } else {
     pipeline_hear_link(pipeline, role, &state);
-    answer(request, 200, json_pack("{s:b}", "ok", 1));
+    reply_json(request, 200, json_pack("{s:b}", "ok", 1), NULL);
   }
 }
 
@@ -91,8 +86,8 @@ void links_answer(struct http_request *request, struct pipeline *pipeline) {
 
 static json_t *link_document(const struct link_state *link) {
   int64_t age = clock_now() - link->since;
-  return json_pack("{s:b, s:f, s:I, s:o}", "connected", link->connected, "since_s", (double)(age / NS_PER_MS) / 1e3,
-                   "unacknowledged", (json_int_t)link->unacknowledged, "error",
+  return json_pack("{s:b, s:f, s:I, s:o}", "connected", link->connected, "since_s",
+                   round((double)age / (double)NS_PER_MS) / 1e3, "unacknowledged", (json_int_t)link->unacknowledged, "error",
                    link->error[0] ? answer_string(link->error) : json_null());
 }
 
