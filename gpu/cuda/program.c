@@ -358,7 +358,8 @@ bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_fram
   slot->timing = choose_timing(program, frame->timed);
   slot->anchor = cuda_clock_current((struct cuda_device *)device);
   slot->sequence = frame->sequence;
-  slot->read = slot->seen = slot->ordered_out = false;
+  slot->read = slot->seen = false;
+  slot->ordered_out = false;
   slot->before = program->latest;
   slot->pass = (struct cuda_pass){
       .sequence = frame->sequence,
