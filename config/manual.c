@@ -113,6 +113,9 @@ static void put_type(FILE *out, const struct config_key *key, const struct confi
   case KEY_GROUPS:
     fputs("list of names and numbers", out);
     break;
+  case KEY_PROCESSORS:
+    fputs("list of numbers", out);
+    break;
   case KEY_SHAPE:
     fputs("list of sizes", out);
     break;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "daemon/base/formats.h"
+#include "daemon/base/realtime.h"
 
 enum { MOST_KNOWN = 64 }; /* devices */
 
@@ -234,7 +235,16 @@ unsigned placement_lanes(long processors) {
 
 /* -- lanes --------------------------------------------------------------------------------------------------- */
 
-static bool open_lanes(struct engine *engine, unsigned count, struct failure *failure) {
+static unsigned count_lanes(const struct config *config) {
+  const unsigned own = realtime_processors(&config->realtime);
+  if (config->lanes > 0 || own == 1) {
+    return config->lanes > 0 ? config->lanes : 1;
+  }
+  return placement_lanes(own > 0 ? (long)own + 1 : sysconf(_SC_NPROCESSORS_ONLN)); /* of its own none is left to others */
+}
+
+static bool open_lanes(struct engine *engine, const struct config *config, struct failure *failure) {
+  const unsigned count = count_lanes(config);
   engine->lanes = calloc(count, sizeof(struct lane *));
   engine->loads = calloc(count, sizeof *engine->loads);
   if (!engine->lanes || !engine->loads) {
@@ -246,6 +256,9 @@ static bool open_lanes(struct engine *engine, unsigned count, struct failure *fa
       return false;
     }
     engine->lane_count++;
+    if (!realtime_apply(&config->realtime, lane_thread(engine->lanes[i]), failure)) {
+      return false;
+    }
   }
   return true;
 }
@@ -311,8 +324,8 @@ struct engine *engine_open(const struct config *config, struct codec *codec, str
     engine_out_of_memory(failure);
     return NULL;
   }
-  unsigned lanes = config->lanes ? config->lanes : placement_lanes(sysconf(_SC_NPROCESSORS_ONLN));
-  if (!open_devices(engine, config, &known, failure) || !open_lanes(engine, lanes, failure)) {
+  if (!realtime_check(&config->realtime, failure) || !realtime_lock(&config->realtime, failure) ||
+      !open_devices(engine, config, &known, failure) || !open_lanes(engine, config, failure)) {
     return engine_close(engine);
   }
   return engine;
