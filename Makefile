@@ -462,7 +462,10 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   $(foreach file,$(wildcard config/examples/*.yaml packaging/systemd/health/* packaging/systemd/realtime.conf),$(file):share/doc/framed/examples/$(notdir $(file)):644)
 ifneq ($(nats),)
 installed_files += build/framed-link:bin/framed-link:755 $(filled)/framed-link.1.gz:share/man/man1/framed-link.1.gz:644 \
-  $(filled)/framed-link.service:lib/systemd/system/framed-link.service:644
+  $(filled)/framed-link.service:lib/systemd/system/framed-link.service:644 \
+  packaging/examples/link.yaml:share/doc/framed/link.yaml:644 \
+  packaging/completions/framed-link.bash:share/bash-completion/completions/framed-link:644 \
+  packaging/completions/framed-link.zsh:share/zsh/site-functions/_framed-link:644
 endif
 # The link by which a linker finds the library.
 library_link := $(DESTDIR)$(PREFIX)/$(LIBFOLDER)/libframed.so
@@ -516,7 +519,8 @@ $(filled)/%.gz: packaging/man/%
 
 # -- Debian packages ------------------------------------------------------------------------------------------------
 # debhelper wants debian/ in its working folder, and writes beside that folder.
-deb: ## builds the Debian packages framed, libframed0, libframed-dev and python3-framed into build/deb/, maintained by DEBEMAIL
+without_nats := pkg.framed.nonats
+deb: ## builds the Debian packages framed, libframed0, libframed-dev, python3-framed and, with libnats, framed-nats into build/deb/, maintained by DEBEMAIL
 	@tools/setup.sh build deb
 	@+$(MAKE) --no-print-directory programs
 	@test "$$(dpkg-parsechangelog -l packaging/debian/changelog -S Version)" = $(VERSION) || \
@@ -527,7 +531,7 @@ deb: ## builds the Debian packages framed, libframed0, libframed-dev and python3
 	@test -z "$$DEBEMAIL" || sed -i "s|The framed authors <.*>|$${DEBFULLNAME:-The builder} <$$DEBEMAIL>|" \
 	  build/deb/framed/debian/control build/deb/framed/debian/changelog
 	@cd build/deb/framed && FRAMED_BACKENDS='$(if $(with_cuda),both,the CPU backend alone)' \
-	 dpkg-buildpackage -b -us -uc >../log 2>&1 || { tail -n 30 ../log >&2; exit 1; }
+	 dpkg-buildpackage -b -us -uc $(if $(nats),,-P$(without_nats)) >../log 2>&1 || { tail -n 30 ../log >&2; exit 1; }
 	@ls build/deb/*.deb
 
 # -- a folder that runs elsewhere -------------------------------------------------------------------------------------

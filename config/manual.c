@@ -48,8 +48,29 @@ static void put_duration_range(FILE *out, const struct config_key *key) {
   fprintf(out, "duration, %s to %s", units_describe_duration(key->minimum, least), units_describe_duration(key->maximum, most));
 }
 
+/* What is said of types whose keys have no bounds or words of their own; nothing is said of sections. */
+static const char *const type_words[] = {
+    [KEY_PACE] = "recorded | asap | a number and x",
+    [KEY_SIZE] = "size such as 64MiB",
+    [KEY_FLAG] = "true | false",
+    [KEY_TRUE] = "true",
+    [KEY_PATH] = "path; a relative one begins at the folder of the configuration file",
+    [KEY_TEXT] = "text",
+    [KEY_FILE] = "path",
+    [KEY_ADDRESS] = "address:port",
+    [KEY_MODE] = "octal number in quotes",
+    [KEY_USER] = "name | number",
+    [KEY_GROUP] = "name | number",
+    [KEY_USERS] = "list of names and numbers",
+    [KEY_GROUPS] = "list of names and numbers",
+    [KEY_SHAPE] = "list of sizes",
+    [KEY_STAGES] = "list of stages",
+    [KEY_SHAPES] = "mapping of inputs to lists of sizes",
+    [KEY_PROCESSORS] = "list of numbers",
+};
+
 static void put_type(FILE *out, const struct config_key *key, const struct config_vocabulary *vocabulary) {
-  switch (key->type) {
+  switch ((int)key->type) {
   case KEY_CHOICE:
     put_words(out, key->choices);
     break;
@@ -68,9 +89,6 @@ static void put_type(FILE *out, const struct config_key *key, const struct confi
   case KEY_RATE:
     put_range(out, key);
     break;
-  case KEY_PACE:
-    fputs("recorded | asap | a number and x", out);
-    break;
   case KEY_FREQUENCY:
     put_range(out, key);
     fputs(" a minute, such as 5/min", out);
@@ -78,57 +96,12 @@ static void put_type(FILE *out, const struct config_key *key, const struct confi
   case KEY_DURATION:
     put_duration_range(out, key);
     break;
-  case KEY_SIZE:
-    fputs("size such as 64MiB", out);
-    break;
-  case KEY_FLAG:
-    fputs("true | false", out);
-    break;
-  case KEY_TRUE:
-    fputs("true", out);
-    break;
   case KEY_SOCKET:
     fprintf(out, "path of at most %d bytes", KEYS_SOCKET_PATH);
     break;
-  case KEY_PATH:
-    fputs("path; a relative one begins at the folder of the configuration file", out);
-    break;
-  case KEY_TEXT:
-    fputs("text", out);
-    break;
-  case KEY_FILE:
-    fputs("path", out);
-    break;
-  case KEY_ADDRESS:
-    fputs("address:port", out);
-    break;
-  case KEY_MODE:
-    fputs("octal number in quotes", out);
-    break;
-  case KEY_USER:
-  case KEY_GROUP:
-    fputs("name | number", out);
-    break;
-  case KEY_USERS:
-  case KEY_GROUPS:
-    fputs("list of names and numbers", out);
-    break;
-  case KEY_PROCESSORS:
-    fputs("list of numbers", out);
-    break;
-  case KEY_SHAPE:
-    fputs("list of sizes", out);
-    break;
-  case KEY_STAGES:
-    fputs("list of stages", out);
-    break;
-  case KEY_SHAPES:
-    fputs("mapping of inputs to lists of sizes", out);
-    break;
-  case KEY_SECTION:
-  case KEY_MODELS:
-  case KEY_PIPELINES:
-    break;
+  default:
+    fputs((size_t)key->type < sizeof type_words / sizeof *type_words && type_words[key->type] ? type_words[key->type] : "",
+          out);
   }
 }
 

@@ -150,8 +150,28 @@ static void put_section(struct schema *schema, enum key_section section);
 static void put_entries(struct schema *schema, enum key_section section);
 static void put_stages(struct schema *schema);
 
+/* Types that are written as a text of a form. */
+static const char *const type_patterns[] = {
+    [KEY_DURATION] = "^[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min|m|h|d)$",
+    [KEY_SIZE] = "^[0-9]+(\\.[0-9]+)? *(B|KiB|MiB|GiB|TiB)$",
+    [KEY_FREQUENCY] = "^[0-9]+ */ *min$",
+    [KEY_PACE] = "^(recorded|asap|[0-9]+(\\.[0-9]+)?x)$",
+    [KEY_ADDRESS] = "^([0-9.]+|\\[[0-9a-fA-F:.]+\\]):[0-9]+$",
+    [KEY_MODE] = "^0?[0-7]{3}$",
+};
+
+static void put_number_or_flag(struct schema *schema, const struct config_key *key) {
+  if (key->type == KEY_TRUE) {
+    put_raw(schema, "const", "true");
+  } else if (key->type == KEY_FLAG) {
+    put(schema, "type", "boolean");
+  } else {
+    put_number_type(schema, key, key->type == KEY_RATE ? "number" : "integer");
+  }
+}
+
 static void put_type(struct schema *schema, const struct config_key *key) {
-  switch (key->type) {
+  switch ((int)key->type) {
   case KEY_SECTION:
     put_section(schema, key->child);
     break;
@@ -168,50 +188,32 @@ static void put_type(struct schema *schema, const struct config_key *key) {
   case KEY_CHOICE:
     put_words(schema, key->choices);
     break;
-  case KEY_COUNT:
-  case KEY_DEVICE:
-    put_number_type(schema, key, "integer");
+  case KEY_PIXELS:
+    put_words(schema, schema->vocabulary->pixels);
+    break;
+  case KEY_DTYPE:
+    put_words(schema, schema->vocabulary->dtypes);
     break;
   case KEY_LANES:
     put_lanes(schema, key);
     break;
-  case KEY_DURATION:
-    put_string(schema, "^[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min|m|h|d)$");
-    break;
-  case KEY_SIZE:
-    put_string(schema, "^[0-9]+(\\.[0-9]+)? *(B|KiB|MiB|GiB|TiB)$");
-    break;
-  case KEY_FREQUENCY:
-    put_string(schema, "^[0-9]+ */ *min$");
-    break;
-  case KEY_PACE:
-    put_string(schema, "^(recorded|asap|[0-9]+(\\.[0-9]+)?x)$");
-    break;
+  case KEY_COUNT:
+  case KEY_DEVICE:
   case KEY_RATE:
-    put_number_type(schema, key, "number");
-    break;
   case KEY_FLAG:
-    put(schema, "type", "boolean");
-    break;
   case KEY_TRUE:
-    put_raw(schema, "const", "true");
-    break;
-  case KEY_SOCKET:
-    put_path(schema, KEYS_SOCKET_PATH);
+    put_number_or_flag(schema, key);
     break;
   case KEY_TEXT:
     put(schema, "type", "string");
     put_whole(schema, "minLength", 1);
     break;
+  case KEY_SOCKET:
+    put_path(schema, KEYS_SOCKET_PATH);
+    break;
   case KEY_PATH:
   case KEY_FILE:
     put_path(schema, KEYS_FILE_PATH);
-    break;
-  case KEY_ADDRESS:
-    put_string(schema, "^([0-9.]+|\\[[0-9a-fA-F:.]+\\]):[0-9]+$");
-    break;
-  case KEY_MODE:
-    put_string(schema, "^0?[0-7]{3}$");
     break;
   case KEY_USER:
   case KEY_GROUP:
@@ -223,12 +225,8 @@ static void put_type(struct schema *schema, const struct config_key *key) {
   case KEY_PROCESSORS:
     put_list(schema, key);
     break;
-  case KEY_PIXELS:
-    put_words(schema, schema->vocabulary->pixels);
-    break;
-  case KEY_DTYPE:
-    put_words(schema, schema->vocabulary->dtypes);
-    break;
+  default:
+    put_string(schema, type_patterns[key->type]);
   }
 }
 

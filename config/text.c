@@ -100,25 +100,9 @@ static void write_pace(const struct writer *writer, double pace) {
   }
 }
 
-static void write_value(const struct writer *writer, const struct config_key *key, const void *value) {
-  const struct config_allow *allow = value;
+static void write_number(const struct writer *writer, const struct config_key *key, const void *value) {
   char text[UNITS_TEXT];
-  switch (key->type) {
-  case KEY_CHOICE:
-    fputs(key->choices[*(const unsigned *)value], writer->out);
-    break;
-  case KEY_LANES:
-    if (*(const unsigned *)value == 0) {
-      fputs("auto", writer->out);
-      break;
-    }
-    /* fall through */
-  case KEY_COUNT:
-  case KEY_DEVICE:
-  case KEY_USER:
-  case KEY_GROUP:
-    fprintf(writer->out, "%u", *(const unsigned *)value);
-    break;
+  switch ((int)key->type) {
   case KEY_DURATION:
     fputs(units_describe_duration(*(const int64_t *)value, text), writer->out);
     break;
@@ -134,6 +118,39 @@ static void write_value(const struct writer *writer, const struct config_key *ke
   case KEY_RATE:
     fputs(units_describe_number(*(const double *)value, text), writer->out);
     break;
+  case KEY_MODE:
+    fprintf(writer->out, "\"%04o\"", (unsigned)*(const mode_t *)value);
+    break;
+  default:
+    fprintf(writer->out, key->type == KEY_LANES && *(const unsigned *)value == 0 ? "auto" : "%u", *(const unsigned *)value);
+  }
+}
+
+static void write_value(const struct writer *writer, const struct config_key *key, const void *value) {
+  const struct config_allow *allow = value;
+  switch (key->type) {
+  case KEY_CHOICE:
+    fputs(key->choices[*(const unsigned *)value], writer->out);
+    break;
+  case KEY_PIXELS:
+    fputs(writer->vocabulary->pixels[*(const unsigned *)value], writer->out);
+    break;
+  case KEY_DTYPE:
+    fputs(writer->vocabulary->dtypes[*(const unsigned *)value], writer->out);
+    break;
+  case KEY_LANES:
+  case KEY_COUNT:
+  case KEY_DEVICE:
+  case KEY_USER:
+  case KEY_GROUP:
+  case KEY_DURATION:
+  case KEY_SIZE:
+  case KEY_FREQUENCY:
+  case KEY_PACE:
+  case KEY_RATE:
+  case KEY_MODE:
+    write_number(writer, key, value);
+    break;
   case KEY_FLAG:
     fputs(*(const bool *)value ? "true" : "false", writer->out);
     break;
@@ -147,20 +164,11 @@ static void write_value(const struct writer *writer, const struct config_key *ke
   case KEY_ADDRESS:
     write_text(writer, *(char *const *)value);
     break;
-  case KEY_MODE:
-    fprintf(writer->out, "\"%04o\"", (unsigned)*(const mode_t *)value);
-    break;
   case KEY_USERS:
     write_ids(writer, allow->users, allow->user_count);
     break;
   case KEY_GROUPS:
     write_ids(writer, allow->groups, allow->group_count);
-    break;
-  case KEY_PIXELS:
-    fputs(writer->vocabulary->pixels[*(const unsigned *)value], writer->out);
-    break;
-  case KEY_DTYPE:
-    fputs(writer->vocabulary->dtypes[*(const unsigned *)value], writer->out);
     break;
   case KEY_SHAPE:
     write_shape(writer, value);

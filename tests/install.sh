@@ -17,7 +17,8 @@ verify() {
   mkdir -p "$root/verified"
   sed -E "s,^(Exec[A-Za-z]+=)/usr,\1$root/usr," "$root/usr/lib/systemd/system/framed.service" >"$root/verified/framed.service"
   cp "$root/usr/lib/systemd/system/framed@.socket" "$root/verified/framed@cam0.socket"
-  systemd-analyze verify --man=no "$root/verified/framed.service" "$root/verified/framed@cam0.socket" 2>&1 || true
+  [ -z "$link" ] || sed -E "s,^(Exec[A-Za-z]+=)/usr,\1$root/usr," "$root/usr/lib/systemd/system/$link.service" >"$root/verified/$link.service"
+  systemd-analyze verify --man=no "$root"/verified/* 2>&1 || true
   rm -r "$root/verified"
 }
 
@@ -29,6 +30,8 @@ rm -rf build/installed
 "${make[@]}" programs >/dev/null
 [ -d build/installed ] || fail "the build leaves build/installed to root, whose files users cannot remove"
 "${make[@]}" install >/dev/null
+link=''
+[ ! -e "$root/usr/bin/framed-link" ] || link=framed-link # where libnats-dev is there
 for file in usr/bin/framed usr/bin/framectl usr/lib/systemd/system/framed.service usr/lib/systemd/system/framed@.socket \
   usr/lib/sysusers.d/framed.conf usr/lib/systemd/catalog/framed.catalog usr/share/man/man8/framed.8.gz \
   usr/share/man/man1/framectl.1.gz usr/share/man/man5/framed.yaml.5.gz usr/share/man/man7/framed-protocol.7.gz usr/share/man/man7/framed-models.7.gz \
@@ -62,12 +65,12 @@ done
 shared=$(nm -D --defined-only "$root/usr/lib/libframed.so" | awk '{print $3}' | sort)
 static=$(nm -g --defined-only "$root/usr/lib/libframed.a" | awk 'NF == 3 {print $3}' | sort)
 [ "$shared" = "$static" ] || fail "the static library shows other names than the shared one: $static"
-for program in framed framectl framebench; do
-  page=$(zcat "$root"/usr/share/man/man?/$program.?.gz | sed 's/\\-/-/g')
-  for word in $(help_of $program | grep -oE '^  [a-z]+ |--[a-z-]+' | sort -u); do
+for program in framed framectl framebench $link; do
+  page=$(zcat "$root"/usr/share/man/man?/"$program".?.gz | sed 's/\\-/-/g')
+  for word in $(help_of "$program" | grep -oE '^  [a-z]+ |--[a-z-]+' | sort -u); do
     grep -q -e "$word" <<<"$page" || fail "$word is not in the manual page of $program"
-    grep -q -e "$word" packaging/completions/$program.bash || fail "$word is not in the bash completion of $program"
-    grep -q -e "$word" packaging/completions/$program.zsh || fail "$word is not in the zsh completion of $program"
+    grep -q -e "$word" "packaging/completions/$program.bash" || fail "$word is not in the bash completion of $program"
+    grep -q -e "$word" "packaging/completions/$program.zsh" || fail "$word is not in the zsh completion of $program"
   done
 done
 "$root/usr/bin/framed" --version >/dev/null
@@ -82,9 +85,12 @@ sed -i 's/^#CPU/CPU/' "$root/usr/lib/systemd/system/framed.service"
 complaints=$(verify)
 [ -z "$complaints" ] || fail "systemd-analyze complains of what the unit offers: $complaints"
 sed -i 's/^CPU/#CPU/' "$root/usr/lib/systemd/system/framed.service"
-systemd-analyze security --offline=true --no-pager --threshold=$exposure "$root/usr/lib/systemd/system/framed.service" \
-  >"$root/security" || fail "the unit is more exposed than $exposure of 100: $(tail -n 1 "$root/security")"
+for unit in framed $link; do
+  systemd-analyze security --offline=true --no-pager --threshold=$exposure "$root/usr/lib/systemd/system/$unit.service" \
+    >"$root/security" || fail "$unit.service is more exposed than $exposure of 100: $(tail -n 1 "$root/security")"
+done
 rm "$root/security"
+[ -z "$link" ] || "$root/usr/bin/framed-link" --check -c "$root/usr/share/doc/framed/link.yaml" >/dev/null || fail "the example of framed-link is not valid"
 
 echo "# mine" >>"$root/etc/framed/framed.yaml"
 "${make[@]}" install >/dev/null

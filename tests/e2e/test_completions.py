@@ -57,9 +57,14 @@ def test_options_are_those_of_the_command(name, command):
     assert taken(name, command) <= described
 
 
-def test_options_of_the_daemon():
-    told = subprocess.run([BINARY, "--help"], capture_output=True, text=True, env=environment(), check=True).stdout
-    assert offered("framed", "-") == set(re.findall(r"(?<!\w)--[a-z-]+", told)) | {"-c"}
+@pytest.mark.parametrize("name", ["framed", "framed-link"])
+def test_options_of_the_daemon_and_the_link(name):
+    if not program(name).exists():
+        pytest.skip("it was built without libnats-dev")
+    told = subprocess.run([program(name), "--help"], capture_output=True, text=True, env=environment(), check=True).stdout
+    options = set(re.findall(r"(?<!\w)--[a-z-]+", told))
+    assert offered(name, "-") == options | {"-c"}
+    assert options <= set(re.findall(r"--[a-z-]+", (FOLDER / f"{name}.zsh").read_text()))
 
 
 @pytest.mark.parametrize("words", [("status", ""), ("pull", "--frames", 5, ""), ("plan", "--from", ""), ("push", "fr")], ids=str)

@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from harness.clients import Reader
+from harness.nats import Server
 from harness.waiting import Background, wait_until
 from service import CONFIG, Service, journal_text, message_ids, systemctl
 
@@ -18,8 +19,10 @@ FRAME = 640 * 480
 COUNT = 30
 RUN = pathlib.Path("/run/framed")
 ADDED = CONFIG.parent / "conf.d/native.yaml"
+LINK_EXAMPLE = pathlib.Path("/usr/share/doc/framed-nats/examples/link.yaml")
 RECORDING = pathlib.Path("/var/lib/framed/recording")
-NAMES = ("framed", "libframed0", "libframed-dev", "python3-framed")
+LINK_CONFIG = CONFIG.parent / "link.yaml"
+NAMES = ("framed", "framed-nats", "libframed0", "libframed-dev", "python3-framed")
 PROGRAM = """
 import os, framed
 print(os.path.dirname(framed.__file__))
@@ -82,7 +85,7 @@ def check_installed(service):
     assert "cam0" in run("framectl", "status")
     entry = f"MESSAGE_ID={message_ids()['STARTED']}"
     assert "Subject: The daemon is ready" in run("journalctl", "--no-pager", "-x", entry), "the catalogue is not in the journal's"
-    assert run("dpkg", "--verify", "framed", "libframed0", "libframed-dev", "python3-framed") == ""
+    assert run("dpkg", "--verify", *NAMES) == ""
 
 
 def check_library(place):
@@ -112,6 +115,35 @@ def check_clients(service, place):
     ADDED.unlink()
     systemctl("reload", "framed.service")
     wait_until(lambda: not (RUN / "native.sock").exists(), "the pipeline of the reload is gone")
+
+
+def check_link(service, place):
+    """framed-link is the user's to start, and then carries frames from a queue to the daemon and their results to a stream."""
+    assert systemctl("is-enabled", "framed-link", check=False).stdout == "disabled\n"
+    added = {"source": {"socket": f"{RUN}/archive.sock", "protocol": "native", "format": {"dtype": "uint8", "shape": [4]}},
+             "overload": "block", "sink": {"socket": f"{RUN}/archive.out.sock", "protocol": "native", "overload": "block"}}
+    ADDED.write_text(json.dumps({"pipelines": {"archive": added}}))
+    systemctl("reload", "framed.service")
+    with Server(place) as server, server.client() as nats:
+        LINK_CONFIG.write_text(LINK_EXAMPLE.read_text().replace("nats://127.0.0.1:4222", server.url))
+        run("framed-link", "--check")
+        systemctl("enable", "--now", "framed-link")
+        wait_until(lambda: has_stream(nats), lambda: f"framed-link makes the queue\n{link_journal()}")
+        for number in range(10):
+            nats.put("frames.archive", bytes([number] * 4))
+        wait_until(lambda: nats.stored("RESULTS") == 10, lambda: f"results are stored\n{link_journal()}")
+        assert [message.data for message in nats.messages("RESULTS", 10)] == [bytes([number] * 4) for number in range(10)]
+        systemctl("disable", "--now", "framed-link")
+    ADDED.unlink()
+    systemctl("reload", "framed.service")
+
+
+def has_stream(nats):
+    return "FRAMES" in (nats.ask("STREAM.NAMES")["streams"] or [])
+
+
+def link_journal():
+    return run("journalctl", "--no-pager", "-u", "framed-link", "-n", "20")
 
 
 def check_completions():
@@ -149,7 +181,7 @@ def held_by_systemd(service):
 
 
 def removed(service):
-    run("dpkg", "-r", "framed")
+    run("dpkg", "-r", "framed-nats", "framed")
     assert service.show("LoadState") in ("not-found", "masked")
     assert service.show("ActiveState") == "inactive"
     assert not RUN.exists(), list(RUN.iterdir())
@@ -158,7 +190,8 @@ def removed(service):
 
 
 def purged():
-    run("dpkg", "-P", "framed")
+    LINK_CONFIG.unlink()
+    run("dpkg", "-P", "framed-nats", "framed")
     for gone in ("/etc/framed", "/var/cache/framed", "/run/framed", "/usr/share/framed"):
         assert not pathlib.Path(gone).exists(), gone
     left = [path for path in pathlib.Path("/etc/systemd/system").rglob("framed*")]
@@ -182,6 +215,7 @@ def test_life_of_the_packages(place):
     check_completions()
     check_clients(service, place)
     feed(service)
+    check_link(service, place)
     systemctl("restart", "framed.service")
     feed(service)
     killed(service)
@@ -199,3 +233,4 @@ def test_the_packages_say_what_they_are():
         fields = run("dpkg-deb", "-f", str(package(name)))
         assert json.dumps(name)[1:-1] in fields
         assert "${" not in fields, "a variable was not filled in"
+        assert ("libnats" in fields) == (name == "framed-nats"), fields
