@@ -41,6 +41,7 @@ struct gpu_backend {
   bool (*arm)(struct gpu_program *program, unsigned slot, struct gpu_error *error);
   bool (*times)(struct gpu_program *program, unsigned slot, struct gpu_times *times);
   const char *(*refusal)(struct gpu_program *program, unsigned slot); /* NULL: no stage can refuse a frame there */
+  bool (*late)(struct gpu_program *program, unsigned slot);           /* NULL: no frame is left out there */
 };
 
 /* Dying is the moment in which one thread writes the cause; nobody reads it before the device is dead. */
@@ -50,8 +51,8 @@ struct gpu_device {
   const struct gpu_backend *backend;
   char name[GPU_NAME];
   char address[GPU_ADDRESS]; /* of PCI; empty: it has none */
-  int node;         /* of NUMA, or GPU_NO_NODE */
-  unsigned workers; /* 0: kernels run one after the other */
+  int node;                  /* of NUMA, or GPU_NO_NODE */
+  unsigned workers;          /* 0: kernels run one after the other */
   struct gpu_calibration calibration;
   _Atomic enum gpu_condition condition;
   struct gpu_error cause;
