@@ -25,6 +25,8 @@ struct config_mark {
 
 enum { CONFIG_MAX_PARAMETERS = 12, CONFIG_MAX_NUMBERS = 4, CONFIG_MAX_RANK = 4, CONFIG_MAX_SLOTS = 16, CONFIG_MAX_STAGES = 16 };
 enum { CONFIG_MAX_PROCESSORS = 1024 };
+#define CONFIG_ALL_DEVICES UINT64_MAX
+enum { CONFIG_MAX_DEVICES = 64 };
 enum { CONFIG_MAX_SIDES = 8, CONFIG_MAX_SHAPES = 16 }; /* of models */
 
 enum config_parameter_type {
@@ -205,8 +207,9 @@ struct config_record {
 
 struct config_pipeline {
   struct config_mark at;
-  char *name; /* letters, digits, '_', '-', '.'; at most 64 */
-  unsigned device;
+  char *name;       /* letters, digits, '_', '-', '.'; at most 64 */
+  unsigned device;  /* the first of `devices`, if there are any */
+  uint64_t devices; /* a bit for each that sessions are placed on; 0: `device` alone; CONFIG_ALL_DEVICES: all there are */
   struct config_source source;
   unsigned slots;
   enum config_completion completion;
@@ -258,6 +261,7 @@ struct config {
   struct {
     enum config_backend backend;
     unsigned device;
+    unsigned count; /* devices of the CPU backend */
     int64_t timeout_ns;
     unsigned faults; /* a minute, from which the daemon recovers */
   } gpu;

@@ -38,6 +38,7 @@ enum key_type {
   KEY_COUNT,     /* unsigned */
   KEY_LANES,     /* unsigned; "auto" is 0 */
   KEY_DEVICE,    /* unsigned; KEYS_NO_DEVICE until gpu.device is known */
+  KEY_DEVICES,   /* uint64_t, a bit for each; 0: the one of `device`; "all" is CONFIG_ALL_DEVICES */
   KEY_DURATION,  /* int64_t, nanoseconds */
   KEY_SIZE,      /* int64_t, bytes */
   KEY_RATE,      /* double */

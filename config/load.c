@@ -112,8 +112,12 @@ static bool begin(struct reader *reader, const struct config_hooks *hooks, struc
 
 static void resolve_devices(struct config *config) {
   for (unsigned i = 0; i < config->pipeline_count; i++) {
-    if (config->pipelines[i].device == KEYS_NO_DEVICE) {
-      config->pipelines[i].device = config->gpu.device;
+    struct config_pipeline *pipeline = &config->pipelines[i];
+    bool is_list = pipeline->devices != 0 && pipeline->devices != CONFIG_ALL_DEVICES;
+    if (is_list) {
+      pipeline->device = (unsigned)__builtin_ctzll(pipeline->devices);
+    } else if (pipeline->device == KEYS_NO_DEVICE) {
+      pipeline->device = config->gpu.device;
     }
   }
 }

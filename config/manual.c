@@ -63,6 +63,7 @@ static const char *const type_words[] = {
     [KEY_GROUP] = "name | number",
     [KEY_USERS] = "list of names and numbers",
     [KEY_GROUPS] = "list of names and numbers",
+    [KEY_DEVICES] = "all | list of numbers",
     [KEY_SHAPE] = "list of sizes",
     [KEY_STAGES] = "list of stages",
     [KEY_SHAPES] = "mapping of inputs to lists of sizes",

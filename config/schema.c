@@ -141,6 +141,22 @@ static void put_lanes(struct schema *schema, const struct config_key *key) {
   close_with(schema, ']');
 }
 
+static void put_devices(struct schema *schema, const struct config_key *key) {
+  open_with(schema, "oneOf", '[');
+  open_with(schema, NULL, '{');
+  put(schema, "const", "all");
+  close_with(schema, '}');
+  open_with(schema, NULL, '{');
+  put(schema, "type", "array");
+  open_with(schema, "items", '{');
+  put(schema, "type", "integer");
+  put_bounds(schema, key);
+  close_with(schema, '}');
+  put_whole(schema, "minItems", 1);
+  close_with(schema, '}');
+  close_with(schema, ']');
+}
+
 static void put_number_type(struct schema *schema, const struct config_key *key, const char *type) {
   put(schema, "type", type);
   put_bounds(schema, key);
@@ -193,6 +209,9 @@ static void put_type(struct schema *schema, const struct config_key *key) {
     break;
   case KEY_DTYPE:
     put_words(schema, schema->vocabulary->dtypes);
+    break;
+  case KEY_DEVICES:
+    put_devices(schema, key);
     break;
   case KEY_LANES:
     put_lanes(schema, key);

@@ -91,6 +91,21 @@ static void write_processors(const struct writer *writer, const struct config_pr
   fputc(']', writer->out);
 }
 
+static void write_devices(const struct writer *writer, uint64_t devices) {
+  if (devices == CONFIG_ALL_DEVICES) {
+    fputs("all", writer->out);
+    return;
+  }
+  const char *before = "[";
+  for (unsigned i = 0; i < CONFIG_MAX_DEVICES; i++) {
+    if (devices >> i & 1) {
+      fprintf(writer->out, "%s%u", before, i);
+      before = ", ";
+    }
+  }
+  fputc(']', writer->out);
+}
+
 static void write_pace(const struct writer *writer, double pace) {
   char text[UNITS_TEXT];
   if (pace == 1 || isinf(pace)) {
@@ -170,6 +185,9 @@ static void write_value(const struct writer *writer, const struct config_key *ke
   case KEY_GROUPS:
     write_ids(writer, allow->groups, allow->group_count);
     break;
+  case KEY_DEVICES:
+    write_devices(writer, *(const uint64_t *)value);
+    break;
   case KEY_SHAPE:
     write_shape(writer, value);
     break;
@@ -209,6 +227,11 @@ static bool is_present(const struct config_key *key, const void *value) {
     return *(const uid_t *)value != (uid_t)-1;
   case KEY_GROUP:
     return *(const gid_t *)value != (gid_t)-1;
+  case KEY_DEVICE: /* of a pipeline without `devices`, which name others */
+    return ((const struct config_pipeline *)(const void *)((const char *)value - offsetof(struct config_pipeline, device)))
+               ->devices == 0;
+  case KEY_DEVICES:
+    return *(const uint64_t *)value != 0;
   case KEY_PACE:
     return *(const double *)value != 0;
   case KEY_DURATION:

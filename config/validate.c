@@ -34,6 +34,13 @@ static void check_reply(struct reader *reader, const struct node *node, const st
   }
 }
 
+static void check_devices(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
+  if (pipeline->devices != 0 && node_find(node, "device")) {
+    config_errors_add(reader->errors, place(node, NULL, "device"), "remove one of them",
+                      "'device' and 'devices' exclude each other");
+  }
+}
+
 static void check_loop(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   if (pipeline->source.loop && is_standard(pipeline->source.path)) {
     config_errors_add(reader->errors, place(node, "source", "loop"), "name a file, or remove 'loop'",
@@ -143,6 +150,7 @@ bool validate_pipeline(struct reader *reader, const struct node *node, const str
   unsigned errors = config_errors_count(reader->errors);
   check_clients(reader, node, pipeline);
   check_reply(reader, node, pipeline);
+  check_devices(reader, node, pipeline);
   check_loop(reader, node, pipeline);
   check_pace(reader, node, pipeline);
   check_overload(reader, node, pipeline);
@@ -305,8 +313,18 @@ static void check_realtime(struct reader *reader) {
   }
 }
 
+/* A GPU is one device. */
+static void check_count(struct reader *reader) {
+  const struct config *config = reader->config;
+  if (config->gpu.count > 1 && config->gpu.backend == CONFIG_BACKEND_CUDA) {
+    config_errors_add(reader->errors, (struct config_mark){.file = config->files[0]}, "write backend: cpu, or remove 'count'",
+                      "'count' of gpu is for the cpu backend, whose processors can appear as several devices");
+  }
+}
+
 void validate_config(struct reader *reader) {
   check_pipelines(reader);
+  check_count(reader);
   check_http(reader);
   check_realtime(reader);
   struct claims claims = {0};

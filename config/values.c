@@ -89,6 +89,28 @@ static void read_lanes(struct reader *reader, const struct config_key *key, cons
   }
 }
 
+/* "all" or "[0, 2]" */
+static void read_devices(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  uint64_t devices = 0;
+  if (node->kind == NODE_TEXT && strcmp(node->text, "all") == 0) {
+    *(uint64_t *)target = CONFIG_ALL_DEVICES;
+    return;
+  }
+  if (node->kind != NODE_LIST || !node->first) {
+    expect(reader, key->name, node, "write them in brackets: [0, 1]", "'all' or a list of numbers");
+    return;
+  }
+  for (const struct node *child = node->first; child; child = child->next) {
+    double number;
+    if (child->kind == NODE_INVALID || !value_read_number(reader, key->name, child, true, &number) ||
+        !in_bounds(reader, key, child, number)) {
+      return;
+    }
+    devices |= UINT64_C(1) << (unsigned)number;
+  }
+  *(uint64_t *)target = devices;
+}
+
 static void read_rate(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   double number;
   if (value_read_number(reader, key->name, node, false, &number) && in_bounds(reader, key, node, number)) {
@@ -515,31 +537,19 @@ static void read_groups(struct reader *reader, const struct config_key *key, con
 void value_read(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   typedef void value_reader(struct reader * reader, const struct config_key *key, const struct node *node, void *target);
   static value_reader *const readers[] = {
-      [KEY_CHOICE] = read_choice,
-      [KEY_COUNT] = read_count,
-      [KEY_LANES] = read_lanes,
-      [KEY_DEVICE] = read_count,
-      [KEY_DURATION] = read_duration,
-      [KEY_SIZE] = read_size,
-      [KEY_RATE] = read_rate,
-      [KEY_FLAG] = read_flag,
-      [KEY_TRUE] = read_true,
-      [KEY_SOCKET] = read_socket,
-      [KEY_FILE] = read_file,
-      [KEY_ADDRESS] = read_address,
-      [KEY_MODE] = read_mode,
-      [KEY_USER] = read_user,
-      [KEY_GROUP] = read_group,
-      [KEY_USERS] = read_users,
-      [KEY_GROUPS] = read_groups,
-      [KEY_PIXELS] = read_pixels,
-      [KEY_DTYPE] = read_dtype,
-      [KEY_SHAPE] = read_shape,
-      [KEY_FREQUENCY] = read_frequency,
-      [KEY_PACE] = read_pace,
-      [KEY_PATH] = read_path_here,
-      [KEY_TEXT] = read_text,
-      [KEY_PROCESSORS] = read_processors,
+      [KEY_CHOICE] = read_choice,       [KEY_COUNT] = read_count,
+      [KEY_LANES] = read_lanes,         [KEY_DEVICE] = read_count,
+      [KEY_DURATION] = read_duration,   [KEY_SIZE] = read_size,
+      [KEY_RATE] = read_rate,           [KEY_FLAG] = read_flag,
+      [KEY_TRUE] = read_true,           [KEY_SOCKET] = read_socket,
+      [KEY_FILE] = read_file,           [KEY_ADDRESS] = read_address,
+      [KEY_MODE] = read_mode,           [KEY_USER] = read_user,
+      [KEY_GROUP] = read_group,         [KEY_USERS] = read_users,
+      [KEY_GROUPS] = read_groups,       [KEY_PIXELS] = read_pixels,
+      [KEY_DTYPE] = read_dtype,         [KEY_SHAPE] = read_shape,
+      [KEY_FREQUENCY] = read_frequency, [KEY_PACE] = read_pace,
+      [KEY_PATH] = read_path_here,      [KEY_TEXT] = read_text,
+      [KEY_DEVICES] = read_devices,     [KEY_PROCESSORS] = read_processors,
   };
   if (node->kind != NODE_INVALID) {
     readers[key->type](reader, key, node, target);

@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-enum { GPU_ALIGNMENT = 256, GPU_NAME = 128, GPU_ADDRESS = 32 };
+enum { GPU_ALIGNMENT = 256, GPU_NAME = 128 };
 
 /* A first launch may compile for seconds; a frame that takes longer than this never ends. */
 #define GPU_WARM_UP_LIMIT_NS INT64_C(30000000000)
@@ -91,15 +91,20 @@ void gpu_expect_library(void);
 bool gpu_expects_library(void);
 bool gpu_hurries(void); /* see gpu_hurry() */
 
+#ifdef FRAMED_FAULTS
+bool gpu_fault_has_lost(unsigned device); /* see stages/fault.h */
+#endif
+
 /* Fills what is common, before the first submit. */
 void gpu_program_init(struct gpu_program *program, struct gpu_device *device, const struct gpu_chain *chain, unsigned count,
                       const struct gpu_options *options);
 
 /* -- opening, by open.c --------------------------------------------------------------------------------------------- */
 
-struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error);
+struct gpu_device *cpu_open(unsigned index, unsigned workers, struct gpu_error *error);
 #ifdef FRAMED_CUDA
 void cuda_expect(unsigned slots);
+unsigned cuda_count(void);
 bool cuda_usable(unsigned index, struct gpu_error *error);
 struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known, struct gpu_error *error);
 #endif

@@ -6,10 +6,13 @@
  */
 #include "gpu/backend.h"
 
+#include <string.h>
+
 /* -- the device --------------------------------------------------------------------------------------------------- */
 
 void gpu_calibration(const struct gpu_device *device, struct gpu_calibration *calibration) {
   *calibration = device->calibration;
+  memcpy(calibration->address, device->address, sizeof calibration->address);
 }
 
 struct gpu_device *gpu_close(struct gpu_device *device) {

@@ -14,7 +14,7 @@
 #include "gpu/priority.h"
 #include "gpu/stage.h"
 
-enum { GPU_TEXT = 512, GPU_MAX_SLOTS = 16, GPU_MAX_STAGES = 16, GPU_NO_NODE = -1 };
+enum { GPU_TEXT = 512, GPU_ADDRESS = 32, GPU_MAX_SLOTS = 16, GPU_MAX_STAGES = 16, GPU_NO_NODE = -1 };
 
 struct gpu_error {
   int code;              /* cudaError_t, errno or 0 */
@@ -52,11 +52,14 @@ struct gpu_overhead {
 struct gpu_calibration {
   struct gpu_overhead plain, replayed, copied; /* `copied`: replayed, with kernels for copies */
   struct gpu_overhead plain_next, replayed_next, copied_next;
+  char address[GPU_ADDRESS]; /* of PCI; empty: it has none. Whoever opens it again gets the device there, whatever its number */
 };
 
 /* gpu_open() with what another process has measured; NULL: measure. */
 struct gpu_device *gpu_open_calibrated(enum gpu_backend_choice choice, unsigned index, unsigned workers,
                                        const struct gpu_calibration *known, struct gpu_error *error);
+/* How many devices there are, the first of which has the number 0; the CPU appears as `cpus`. May load the driver. */
+unsigned gpu_count(enum gpu_backend_choice choice, unsigned cpus);
 /* Whether that could be opened, said without opening it, which would take memory and time. */
 bool gpu_usable(enum gpu_backend_choice choice, unsigned index, struct gpu_error *error);
 void gpu_calibration(const struct gpu_device *device, struct gpu_calibration *calibration);

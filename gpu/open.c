@@ -14,6 +14,8 @@ static bool cuda_usable(unsigned index, struct gpu_error *error) {
   return false;
 }
 
+static unsigned cuda_count(void) { return 0; }
+
 static struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known, struct gpu_error *error) {
   (void)known;
   (void)cuda_usable(index, error);
@@ -27,6 +29,8 @@ static bool is_cuda(enum gpu_backend_choice choice) {
   return choice == GPU_BACKEND_CUDA || (choice == GPU_BACKEND_AUTO && gpu_nvidia_present("/dev"));
 }
 
+unsigned gpu_count(enum gpu_backend_choice choice, unsigned cpus) { return is_cuda(choice) ? cuda_count() : cpus; }
+
 bool gpu_usable(enum gpu_backend_choice choice, unsigned index, struct gpu_error *error) {
   return !is_cuda(choice) || cuda_usable(index, error);
 }
@@ -37,7 +41,7 @@ bool gpu_chain_runs(const struct gpu_chain *chain, enum gpu_backend_choice choic
 
 struct gpu_device *gpu_open_calibrated(enum gpu_backend_choice choice, unsigned index, unsigned workers,
                                        const struct gpu_calibration *known, struct gpu_error *error) {
-  return is_cuda(choice) ? cuda_open(index, known, error) : cpu_open(workers, error);
+  return is_cuda(choice) ? cuda_open(index, known, error) : cpu_open(index, workers, error);
 }
 
 struct gpu_device *gpu_open(enum gpu_backend_choice choice, unsigned index, unsigned workers, struct gpu_error *error) {

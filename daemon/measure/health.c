@@ -97,6 +97,19 @@ void health_of_device(const struct health_moment *moment, const struct health_de
   }
 }
 
+void health_of_left_out(const struct health_moment *moment, unsigned number, int64_t since, const char *text,
+                        struct health_item *item) {
+  char name[HEALTH_NAME];
+  snprintf(name, sizeof name, "%u", number);
+  health_begin(item, HEALTH_ABSENT, name);
+  item->ok = false;
+  item->reason = HEALTH_LEFT_OUT;
+  item->since_s = seconds(health_later(moment->now - since, 0));
+  item->count = 1;
+  item->remedy = "nvidia-smi and dmesg (Xid) may say what it needs; then framectl device NUMBER resume brings it back";
+  snprintf(item->why, sizeof item->why, "it is left out: %s", text);
+}
+
 void health_of_pipeline(const struct health_moment *moment, const char *name, const struct health_device *device,
                         const struct health_work *work, struct health_item *item) {
   health_begin(item, HEALTH_PIPELINE, name);
@@ -127,8 +140,11 @@ void health_of_trouble(const struct health_moment *moment, const char *name, enu
 /* -- all of them ----------------------------------------------------------------------------------------------- */
 
 void health_sum_up(struct health *health) {
-  static const char *const prefixes[] = {
-      [HEALTH_LANES] = "lanes", [HEALTH_DEVICE] = "device ", [HEALTH_PIPELINE] = "pipeline ", [HEALTH_TROUBLE] = "pipeline "};
+  static const char *const prefixes[] = {[HEALTH_LANES] = "lanes",
+                                         [HEALTH_DEVICE] = "device ",
+                                         [HEALTH_ABSENT] = "device ",
+                                         [HEALTH_PIPELINE] = "pipeline ",
+                                         [HEALTH_TROUBLE] = "pipeline "};
   health->live = health->ok = true;
   health->why[0] = '\0';
   for (unsigned i = 0; i < health->count; i++) {
@@ -137,6 +153,6 @@ void health_sum_up(struct health *health) {
       snprintf(health->why, sizeof health->why, "%s%s: %s", prefixes[item->kind], item->name, item->why);
     }
     health->ok = health->ok && item->ok;
-    health->live = health->live && (item->ok || item->kind == HEALTH_TROUBLE);
+    health->live = health->live && (item->ok || item->kind == HEALTH_TROUBLE || item->kind == HEALTH_ABSENT);
   }
 }

@@ -52,6 +52,7 @@ struct health_device {
 #define HEALTH_REASONS(X)                                                                                                      \
   X(STUCK, "stuck", "frames, canaries or lanes do not move: the daemon is not live")                                           \
   X(FAILED, "failed", "its frames made the device fail too often, and it takes none until it is resumed")                      \
+  X(LEFT_OUT, "left_out", "a device failed for good, and sessions that were on it are on others")                              \
   X(NOT_STARTED, "not_started", "it could not start, and is tried until it can")                                               \
   X(SOURCE, "source", "no frame can come")                                                                                     \
   X(SILENT, "silent", "no frame has come for longer than its source's `expect`")                                               \
@@ -69,8 +70,9 @@ extern const char *const health_reason_names[HEALTH_REASON_COUNT];
 
 /* -- the judgement of one -------------------------------------------------------------------------------------- */
 
-/* A TROUBLE is one more reason why a pipeline does not do its job. */
-enum health_kind { HEALTH_LANES, HEALTH_DEVICE, HEALTH_PIPELINE, HEALTH_TROUBLE };
+/* ABSENT is a device that failed for good, which nothing needs any more. A TROUBLE is one more reason why a pipeline does not
+ * do its job. */
+enum health_kind { HEALTH_LANES, HEALTH_DEVICE, HEALTH_ABSENT, HEALTH_PIPELINE, HEALTH_TROUBLE };
 
 struct health_item {
   enum health_kind kind;
@@ -90,6 +92,9 @@ struct health_item {
 /* `beat`: when the slowest lane finished a turn. */
 void health_of_lanes(const struct health_moment *moment, int64_t beat, struct health_item *item);
 void health_of_device(const struct health_moment *moment, const struct health_device *device, struct health_item *item);
+/* One that failed for good at `since`, as `text` says. */
+void health_of_left_out(const struct health_moment *moment, unsigned number, int64_t since, const char *text,
+                        struct health_item *item);
 void health_of_pipeline(const struct health_moment *moment, const char *name, const struct health_device *device,
                         const struct health_work *work, struct health_item *item);
 void health_of_trouble(const struct health_moment *moment, const char *name, enum health_reason reason,
@@ -103,7 +108,7 @@ struct health {
   double standstill_s; /* how long the control loop stood still at most, within the last minute; it cannot say so before */
   char why[HEALTH_WHY + HEALTH_NAME + 16]; /* the first reason there is, or "" */
   unsigned count;
-  struct health_item items[]; /* lanes, devices, pipelines, troubles */
+  struct health_item items[]; /* lanes, devices, those left out, pipelines, troubles */
 };
 
 /* Fills `live`, `ok` and `why` from the items. */

@@ -13,7 +13,8 @@
   X(FAULT, "fault", "a GPU failed")                                                                                            \
   X(UPGRADE, "upgrade", "another program was installed")                                                                       \
   X(RESTART, "restart", "the service was restarted")                                                                           \
-  X(CRASH, "crash", "the process was killed")
+  X(CRASH, "crash", "the process was killed")                                                                                  \
+  X(DEVICE, "device", "a device was drained, or brought back")
 
 enum history_cause {
 #define X(name, text, meaning) HISTORY_##name,
@@ -35,6 +36,8 @@ struct history {
   int64_t longest;                /* gap of all */
   int64_t total;                  /* ns of all gaps */
   uint64_t closed;                /* connections that crashes cost */
+  unsigned suspect;               /* number of the device that failed last, plus 1, until all serves again; 0: none */
+  bool is_broken;                 /* it failed once more at the start, and is to be left out */
   int64_t faults[HISTORY_FAULTS]; /* when devices failed lately: CLOCK_MONOTONIC ns, the latest first */
 };
 

@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "daemon/base/lane.h"
 #include "daemon/base/processors.h"
+#include "daemon/frame/fault.h"
 #include "daemon/frame/retry.h"
 #include "daemon/measure/overlap.h"
 #include "daemon/state/codec.h"
@@ -17,11 +18,34 @@
 
 struct engine;
 
-/* Opens the devices that the configuration names, then starts the lanes. `codec` (or NULL) has what a process before this one
- * measured about them. Blocks. NULL on error. */
-struct engine *engine_open(const struct config *config, struct codec *codec, struct failure *failure);
-/* Writes what was measured about the devices to the codec. */
-void engine_put(const struct engine *engine, struct codec *codec);
+enum { ENGINE_NAME = 128, ENGINE_TEXT = 320, ENGINE_MOST_DEVICES = 64 };
+
+/* A device that is left out: nothing opens it, and sessions that could be on it are on others. */
+enum engine_absence {
+  ENGINE_DRAINED, /* somebody asked for it */
+  ENGINE_FAILED   /* it is broken for good */
+};
+struct engine_absent {
+  unsigned number;
+  unsigned why;  /* enum engine_absence */
+  int64_t since; /* CLOCK_MONOTONIC ns */
+  char name[ENGINE_NAME], text[ENGINE_TEXT];
+};
+extern const char *const engine_absence_names[];
+
+/* The device that the process before this one found broken while it started; `number` NO_DEVICE: none. */
+struct engine_broken {
+  unsigned number;
+  const char *text;
+};
+
+/* Opens the devices that the configuration names, but for those that are left out, then starts the lanes. `codec` (or NULL) has
+ * what a process before this one knew about them. A device that cannot be opened is left out, if every pipeline has another
+ * one. Blocks. NULL on error. */
+struct engine *engine_open(const struct config *config, struct codec *codec, const struct engine_broken *broken,
+                           struct failure *failure);
+/* Writes what is known about the devices to the codec. */
+void engine_put(struct engine *engine, struct codec *codec);
 /* Ends the lanes and closes the devices; nothing may be left on them. NULL is fine; returns NULL. */
 struct engine *engine_close(struct engine *engine);
 
@@ -35,12 +59,43 @@ double *engine_served(const struct engine *engine, unsigned index);
 struct processors *engine_processors(struct engine *engine);
 /* What all devices together have of the host's and of their own memory. */
 void engine_usage(const struct engine *engine, struct gpu_usage *usage);
-struct gpu_device *engine_main_device(const struct engine *engine); /* gpu.device */
+struct gpu_device *engine_main_device(const struct engine *engine); /* gpu.device, or else the first */
 /* How many were opened, and the number of each. */
 unsigned engine_devices(const struct engine *engine);
-/* Whether one of them has failed, and is of no more use to this process. */
-bool engine_has_lost(const struct engine *engine);
+/* Producers that are connected to sessions on it. */
+unsigned engine_producers(const struct engine *engine, unsigned index);
 unsigned engine_device_number(const struct engine *engine, unsigned index);
+/* The number of one that has failed, and is of no more use to this process; NO_DEVICE: none has. */
+unsigned engine_lost(const struct engine *engine);
+
+/* -- devices that are left out -- */
+
+unsigned engine_absents(const struct engine *engine);
+const struct engine_absent *engine_absent(const struct engine *engine, unsigned index);
+/* The one of that number, or NULL. */
+const struct engine_absent *engine_find_absent(const struct engine *engine, unsigned number);
+/* Whether every pipeline of the configuration has another device; else `pipeline` (or NULL) is the name of one that has none.
+ */
+bool engine_can_spare(const struct engine *engine, const struct config *config, unsigned number, const char **pipeline);
+/* From the next process on that device is left out, or comes back. */
+void engine_leave_out(struct engine *engine, unsigned number, enum engine_absence why, const char *text);
+void engine_take_back(struct engine *engine, unsigned number);
+
+/* -- sessions on devices -- */
+
+struct engine_place { /* of one session */
+  unsigned number;    /* of its device */
+  struct gpu_device *device;
+  _Atomic int64_t *completion;
+  struct retry *retry;
+  unsigned *producers; /* connected to sessions on that device; the control loop's */
+};
+
+/* Places sessions of a pipeline, each with `bytes` a frame and `needed` bytes of device memory, on the devices that it names.
+ * Set-up thread; they are taken off again one by one. */
+bool engine_place_sessions(struct engine *engine, const struct config_pipeline *config, struct engine_place *places,
+                           unsigned count, size_t bytes, size_t needed, struct failure *failure);
+void engine_take_off(struct engine *engine, const struct engine_place *place, size_t bytes);
 unsigned engine_lanes(const struct engine *engine);
 
 /* Chooses the lane for a session of that many bytes a frame, and takes it off again. */
@@ -62,18 +117,6 @@ void engine_unpark(struct engine *engine);
 bool engine_anchor(struct engine *engine, struct gpu_error *error);
 /* When the lane that has gone longest without a finished turn last finished one (CLOCK_MONOTONIC ns). */
 int64_t engine_beat(const struct engine *engine);
-
-/* -- placement: a new session, or a sink of its own lane, goes to the least loaded lane, counted in bytes a frame -- */
-
-/* Index of the smallest load, the first of equals. `count` is at least 1. */
-unsigned placement_choose(const size_t *loads, unsigned count);
-/* The same among all but one; `count` is at least 2. */
-unsigned placement_choose_other(const size_t *loads, unsigned count, unsigned than);
-/* Whether a lossless sink for results of that size is better off on another lane than its session. */
-bool placement_parts(size_t result_bytes, unsigned lanes);
-/* How many lanes `auto` means: one for each processor but one, which the control loop keeps; 1 to 4, and 2 as soon as
- * there are two processors, so that large results can be written where nothing is read. */
-unsigned placement_lanes(long processors);
 
 /* An error of the GPU as a failure of the daemon. Returns false. */
 bool engine_failure(struct failure *failure, const struct gpu_error *error);

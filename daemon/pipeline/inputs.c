@@ -59,6 +59,10 @@ static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setu
     session.index = i;
     session.lane = setup->lanes[i];
     session.sink_lane = setup->sink_lanes[i];
+    session.device = setup->places[i].device;
+    session.device_number = setup->places[i].number;
+    session.device_completion = setup->places[i].completion;
+    session.retry = setup->retries ? setup->places[i].retry : NULL;
     inputs->seats[i].setup = &inputs->producer_setup;
     inputs->seats[i].client.fd = -1;
     if (setup->codec) {
@@ -95,6 +99,7 @@ struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *fail
   inputs->listen = setup->session.listener;
   inputs->context = setup->session.context;
   inputs->count = inputs->config->source.clients;
+  inputs->places = setup->places;
   inputs->endpoint.fd = -1;
   inputs->welcome =
       hello_reply_of(inputs->config, gpu_chain_input(setup->session.chain), gpu_chain_output(setup->session.chain),
@@ -321,6 +326,7 @@ static void on_detached(struct inputs *inputs, struct producer *producer, const 
   detach_tell(inputs->config, event, &producer->client, producer->shares);
   note_end(inputs, event);
   producer->client.fd = -1;
+  (*inputs->places[producer - inputs->seats].producers)--;
   if (!producer->shares) {
     quota_release(&producer->charge);
   }
@@ -403,6 +409,8 @@ bool inputs_stopped(const struct inputs *inputs) {
 bool inputs_ended(const struct inputs *inputs) { return inputs->ended; }
 
 unsigned inputs_seats(const struct inputs *inputs) { return inputs->count; }
+
+unsigned inputs_device(const struct inputs *inputs, unsigned producer) { return inputs->places[producer].number; }
 
 struct session *inputs_session(const struct inputs *inputs, unsigned producer) {
   return inputs->seats[producer].session;

@@ -12,18 +12,21 @@
 #include "daemon/client/quota.h"
 #include "daemon/client/refusals.h"
 #include "daemon/measure/trouble.h"
+#include "daemon/pipeline/engine.h"
 #include "daemon/session/session.h"
 
 struct inputs;
 
 struct inputs_setup {
   uv_loop_t *loop;
-  struct quota *quota;          /* of all users */
-  struct session_setup session; /* of each session, but for `index` and the lanes */
-  struct lane **lanes;          /* one for each seat, */
-  struct lane **sink_lanes;     /* and for its own sink, if it replies and that is on another one: else NULL */
-  bool inherits;                /* the listener comes later, from other inputs */
-  struct codec *codec;          /* what a process before this one left of it; NULL: nothing */
+  struct quota *quota;               /* of all users */
+  struct session_setup session;      /* of each session, but for `index`, the lanes and the device */
+  struct lane **lanes;               /* one for each seat, */
+  struct lane **sink_lanes;          /* and for its own sink, if it replies and that is on another one: else NULL */
+  const struct engine_place *places; /* a device for each seat; outlives the inputs */
+  bool retries;                      /* frames may have been on a device when it failed */
+  bool inherits;                     /* the listener comes later, from other inputs */
+  struct codec *codec;               /* what a process before this one left of it; NULL: nothing */
 };
 
 /* Makes the sessions and opens the source. Set-up thread; NULL on error. */
@@ -55,9 +58,9 @@ void inputs_on_event(struct inputs *inputs, const struct session_event *event);
 
 /* Writes the inputs to the codec, while no lane runs. */
 void inputs_put(struct inputs *inputs, struct codec *codec);
-/* Frames of its sessions that are on the device, and what is said of them: see session_suspect(). */
-unsigned inputs_running(const struct inputs *inputs);
-void inputs_suspect(struct inputs *inputs, bool failed, bool alone);
+/* Frames of its sessions that are on that device (NO_DEVICE: on any), and what is said of them: see session_suspect(). */
+unsigned inputs_running(const struct inputs *inputs, unsigned device);
+void inputs_suspect(struct inputs *inputs, bool failed, unsigned device, bool alone);
 /* After the sink was taken, too: see session_taken(). */
 bool inputs_taken(const struct inputs *inputs, struct failure *failure);
 /* See session_quarantined(). */
@@ -72,6 +75,8 @@ bool inputs_ended(const struct inputs *inputs);   /* a file or standard input th
 bool inputs_lend(const struct inputs *inputs, struct session_lent *lent, struct failure *failure);
 
 unsigned inputs_seats(const struct inputs *inputs);
+/* The number of the device that the seat's session is on. */
+unsigned inputs_device(const struct inputs *inputs, unsigned producer);
 struct session *inputs_session(const struct inputs *inputs, unsigned producer);
 unsigned inputs_producers(const struct inputs *inputs); /* connected */
 const struct refusals *inputs_refusals(const struct inputs *inputs);

@@ -2,6 +2,7 @@
  * Seats for producers that connect: who is let in, who waits for a seat whose producer has hung up, and who is turned away.
  */
 #include <assert.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -12,14 +13,18 @@
 #include "daemon/pipeline/private.h"
 #include "daemon/state/fd_store.h"
 
+/* The first on the device with the fewest producers. */
 static struct producer *free_seat(struct inputs *inputs) {
+  struct producer *found = NULL;
+  unsigned fewest = UINT_MAX;
   assert(inputs->seats);
   for (unsigned i = 0; i < inputs->count; i++) {
-    if (producer_is_free(&inputs->seats[i])) {
-      return &inputs->seats[i];
+    if (producer_is_free(&inputs->seats[i]) && *inputs->places[i].producers < fewest) {
+      found = &inputs->seats[i];
+      fewest = *inputs->places[i].producers;
     }
   }
-  return NULL;
+  return found;
 }
 
 /* Counts the seats that have memory for a producer. */
@@ -74,6 +79,7 @@ void inputs_seat_down(struct inputs *inputs, struct producer *producer, const st
   struct session_view view;
   session_read(producer->session, &view);
   producer->client = *client;
+  (*inputs->places[producer - inputs->seats].producers)++;
   producer->frames_before = view.ledger.in;
   fd_store_mark();
   if (inputs->config->source.endpoint == CONFIG_SOCKET) {

@@ -66,17 +66,21 @@ void inputs_put(struct inputs *inputs, struct codec *codec) {
   }
 }
 
-unsigned inputs_running(const struct inputs *inputs) {
+static bool is_on(const struct inputs *inputs, unsigned seat, unsigned device) {
+  return device == NO_DEVICE || inputs->places[seat].number == device;
+}
+
+unsigned inputs_running(const struct inputs *inputs, unsigned device) {
   unsigned running = 0;
   for (unsigned i = 0; i < inputs->count; i++) {
-    running += session_running(inputs->seats[i].session);
+    running += is_on(inputs, i, device) ? session_running(inputs->seats[i].session) : 0;
   }
   return running;
 }
 
-void inputs_suspect(struct inputs *inputs, bool failed, bool alone) {
+void inputs_suspect(struct inputs *inputs, bool failed, unsigned device, bool alone) {
   for (unsigned i = 0; i < inputs->count; i++) {
-    session_suspect(inputs->seats[i].session, failed, alone);
+    session_suspect(inputs->seats[i].session, failed && is_on(inputs, i, device), alone);
   }
 }
 
@@ -198,6 +202,7 @@ static void seat_attach(struct inputs *inputs, struct producer *producer) {
  * producer, what is left of frames goes on. */
 static void continue_seat(struct inputs *inputs, struct producer *producer) {
   if (producer->client.fd >= 0) {
+    (*inputs->places[producer - inputs->seats].producers)++;
     seat_attach(inputs, producer);
   }
   if (inputs->starts_held) {

@@ -169,7 +169,7 @@ void outputs_find_index(struct outputs *outputs) {
   }
   struct stat status;
   int64_t end, size = fstat(fd, &status) == 0 ? status.st_size : 0;
-  uint64_t count = segment_count(index, size, &end);
+  uint64_t count = segment_count(index, &head, size, &end);
   if (reader) {
     reader_keep_index(reader, index, count, head.began, 0);
   } else {

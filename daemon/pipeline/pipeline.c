@@ -5,7 +5,7 @@
 
 #include "daemon/base/formats.h"
 #include "daemon/base/log.h"
-#include "daemon/base/log_text.h"
+#include "daemon/pipeline/placement.h"
 #include "daemon/pipeline/private.h"
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
@@ -41,8 +41,9 @@ static bool pipeline_place(struct pipeline *pipeline, struct failure *failure) {
   unsigned count = pipeline->config->source.clients;
   pipeline->lanes = calloc(count, sizeof(struct lane *));
   pipeline->sink_lanes = calloc(count, sizeof(struct lane *));
+  pipeline->places = calloc(count, sizeof *pipeline->places);
   pipeline->meter = meter_new();
-  if (!pipeline->lanes || !pipeline->sink_lanes || !pipeline->meter) {
+  if (!pipeline->lanes || !pipeline->sink_lanes || !pipeline->places || !pipeline->meter) {
     return pipeline_out_of_memory(failure);
   }
   bool apart = emits_apart(pipeline);
@@ -72,17 +73,10 @@ struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct c
 
 /* -- preparing it, on a set-up thread ---------------------------------------------------------------------------- */
 
-static bool fits_device(const struct pipeline *pipeline, struct gpu_device *device, struct failure *failure) {
-  const struct config_pipeline *config = pipeline->config;
-  size_t needed = gpu_chain_device_bytes(pipeline->chain, config->slots) * config->source.clients;
-  size_t available, total;
-  if (!gpu_memory(device, &available, &total) || needed <= available) {
-    return true;
-  }
-  char needed_text[BYTES_TEXT], available_text[BYTES_TEXT];
-  return failure_set(failure, EXIT_STATUS_CONFIG, "use fewer slots or clients, smaller frames, or another device",
-                     "pipeline '%s' takes %s of device memory, and %s has %s left", config->name,
-                     text_of_bytes(needed, needed_text), gpu_device_name(device), text_of_bytes(available, available_text));
+static bool find_devices(struct pipeline *pipeline, struct failure *failure) {
+  size_t needed = gpu_chain_device_bytes(pipeline->chain, pipeline->config->slots);
+  return engine_place_sessions(pipeline->setup.engine, pipeline->config, pipeline->places, pipeline->config->source.clients,
+                               pipeline->frame_bytes, needed, failure);
 }
 
 static bool lend_results(void *context, struct session_lent *lent, struct failure *failure) {
@@ -152,43 +146,35 @@ static bool make_record(struct pipeline *pipeline, struct failure *failure) {
   return pipeline->recorder;
 }
 
-static bool make_intake(struct pipeline *pipeline, struct gpu_device *device, const struct pipeline_inheritance *inheritance,
-                        struct codec *codec, struct failure *failure) {
-  const struct inputs_setup setup = {
-      .loop = pipeline->setup.loop,
-      .session = {.config = pipeline->config,
-                  .control = pipeline->setup.control,
-                  .listener = pipeline_on_session_event,
-                  .context = pipeline,
-                  .device = device,
-                  .chain = pipeline->chain,
-                  .gpu_timeout_ns = pipeline->setup.gpu_timeout_ns,
-                  .device_completion = engine_completion(pipeline->setup.engine, pipeline->config->device),
-                  .tap = recorder_tap(pipeline->recorder),
-                  .sink = pipeline->outputs ? outputs_sink(pipeline->outputs) : NULL,
-                  .retry = inheritance->codec ? engine_trial(pipeline->setup.engine, pipeline->config->device) : NULL},
-      .quota = pipeline->setup.quota,
-      .lanes = pipeline->lanes,
-      .sink_lanes = pipeline->sink_lanes,
-      .inherits = inheritance->source,
-      .codec = codec};
+static bool make_intake(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance, struct codec *codec,
+                        struct failure *failure) {
+  const struct inputs_setup setup = {.loop = pipeline->setup.loop,
+                                     .session = {.config = pipeline->config,
+                                                 .control = pipeline->setup.control,
+                                                 .listener = pipeline_on_session_event,
+                                                 .context = pipeline,
+                                                 .chain = pipeline->chain,
+                                                 .gpu_timeout_ns = pipeline->setup.gpu_timeout_ns,
+                                                 .tap = recorder_tap(pipeline->recorder),
+                                                 .sink = pipeline->outputs ? outputs_sink(pipeline->outputs) : NULL},
+                                     .quota = pipeline->setup.quota,
+                                     .lanes = pipeline->lanes,
+                                     .sink_lanes = pipeline->sink_lanes,
+                                     .places = pipeline->places,
+                                     .retries = inheritance->codec,
+                                     .inherits = inheritance->source,
+                                     .codec = codec};
   pipeline->inputs = inputs_new(&setup, failure);
   return pipeline->inputs;
 }
 
 bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance, struct failure *failure) {
-  struct gpu_device *device = engine_device(pipeline->setup.engine, pipeline->config->device);
-  if (!device) {
-    return failure_set(failure, EXIT_STATUS_CONFIG, "restart the daemon to open it",
-                       "pipeline '%s' wants device %u, which was not in use when the daemon started", pipeline->config->name,
-                       pipeline->config->device);
-  }
   if (inheritance->codec) {
     pipeline_take(pipeline, inheritance->codec);
   }
   struct codec *codec = pipeline->continues ? inheritance->codec : NULL;
-  return fits_device(pipeline, device, failure) && make_outlet(pipeline, inheritance->sink, failure) &&
-         make_record(pipeline, failure) && make_intake(pipeline, device, inheritance, codec, failure) &&
+  return find_devices(pipeline, failure) && make_outlet(pipeline, inheritance->sink, failure) &&
+         make_record(pipeline, failure) && make_intake(pipeline, inheritance, codec, failure) &&
          (!codec || pipeline_take_outlet(pipeline, codec, failure));
 }
 
@@ -266,6 +252,7 @@ static void unplace(struct pipeline *pipeline) {
     if (pipeline->sink_lanes[i]) {
       engine_unplace(engine, pipeline->sink_lanes[i], pipeline->result_bytes);
     }
+    engine_take_off(engine, &pipeline->places[i], pipeline->frame_bytes);
   }
 }
 
@@ -278,6 +265,7 @@ struct pipeline *pipeline_free(struct pipeline *pipeline) {
   meter_free(pipeline->meter);
   free(pipeline->lanes);
   free(pipeline->sink_lanes);
+  free(pipeline->places);
   free(pipeline);
   return NULL;
 }

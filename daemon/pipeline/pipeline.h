@@ -102,9 +102,10 @@ void pipeline_abandon(struct pipeline *pipeline);
 
 /* -- through a codec, while no lane runs ----------------------------------------------------------------------------- */
 
-/* How many of its frames are on its device; and says that these are suspected after it failed (`alone`: there was but one). */
-unsigned pipeline_running_frames(const struct pipeline *pipeline);
-void pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone);
+/* How many of its frames are on that device (NO_DEVICE: on any); and, if it `failed`, says that these are suspected (`alone`:
+ * there was but one). */
+unsigned pipeline_running_frames(const struct pipeline *pipeline, unsigned device);
+void pipeline_suspect(struct pipeline *pipeline, bool failed, unsigned device, bool alone);
 /* Whether it may be handed over: it was not told to stop, or whoever takes it will tell it again. */
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
 void pipeline_put(struct pipeline *pipeline, struct codec *codec);
@@ -131,8 +132,10 @@ bool pipeline_has_ended(const struct pipeline *pipeline);
 /* The path of a file of its that was asked for something before that time (CLOCK_MONOTONIC ns) and has not answered; or NULL.
  * Not while it is prepared by another thread. */
 const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t before);
-/* What it has on its device. */
-void pipeline_work(const struct pipeline *pipeline, struct health_work *work);
+/* What it has on that device (NO_DEVICE: on all of them). */
+void pipeline_work(const struct pipeline *pipeline, unsigned device, struct health_work *work);
+/* The number of the device that the producer's session is on. */
+unsigned pipeline_device(const struct pipeline *pipeline, unsigned producer);
 /* What keeps it from its job, each with its reason. Returns how many there are. */
 enum { PIPELINE_TROUBLES = 5 };
 struct pipeline_trouble {
@@ -173,6 +176,7 @@ struct pipeline_client {
   int64_t since;           /* CLOCK_MONOTONIC ns */
   uint64_t frames, missed; /* that it sent, or results that it took; and whole results that it missed */
   const char *waiting;     /* what it waits for, or "nothing" */
+  unsigned device;         /* producers: that its session is on */
 };
 /* Lists the first so many; returns how many these are. */
 unsigned pipeline_list(const struct pipeline *pipeline, struct pipeline_client list[PIPELINE_LISTED]);
@@ -183,6 +187,7 @@ struct pipeline_snapshot {
   enum pipeline_state state;
   unsigned sessions; /* producers connected */
   unsigned clients;  /* producers allowed */
+  uint64_t devices;  /* a bit for each that sessions are on */
   unsigned listed;   /* of all clients */
   struct pipeline_client list[PIPELINE_LISTED];
   unsigned readers;

@@ -1,10 +1,11 @@
 /*
- * What the files of a pipeline share. inputs.c (their life and what they are told), inputs_file.c (producers that are files),
- * inputs_admit.c (how producers that connect get their seats) and inputs_image.c (how inputs are handed over) are its source
- * side; outputs.c (their life, FIFOs), outputs_files.c (regular files), outputs_readers.c (readers that connect) and
- * outputs_image.c (how outputs are handed over) its sink side. Of the pipeline itself snapshot.c reads what can be known,
- * watch.c follows what goes wrong, states.c says which event leads where, image.c hands it over, run.c is what it does while it
- * runs, and pipeline.c takes and gives back what it needs. Each uses those before it.
+ * What the files of a pipeline share. engine.c and engine_devices.c are what pipelines run on. inputs.c (their life and what
+ * they are told), inputs_file.c (producers that are files), inputs_admit.c (how producers that connect get their seats) and
+ * inputs_image.c (how inputs are handed over) are its source side; outputs.c (their life, FIFOs), outputs_files.c (regular
+ * files), outputs_readers.c (readers that connect) and outputs_image.c (how outputs are handed over) its sink side. Of the
+ * pipeline itself snapshot.c reads what can be known, watch.c follows what goes wrong, states.c says which event leads where,
+ * image.c hands it over, run.c is what it does while it runs, and pipeline.c takes and gives back what it needs. Each uses
+ * those before it.
  */
 #ifndef FRAMED_PIPELINE_PRIVATE_H
 #define FRAMED_PIPELINE_PRIVATE_H
@@ -17,11 +18,47 @@
 #include "daemon/frame/arena.h"
 #include "daemon/measure/meter.h"
 #include "daemon/measure/past.h"
+#include "daemon/pipeline/engine.h"
 #include "daemon/pipeline/inputs.h"
 #include "daemon/pipeline/outputs.h"
 #include "daemon/pipeline/pipeline.h"
 #include "daemon/sink/recorder.h"
 #include "daemon/sink/segments.h"
+
+/* == the engine ===================================================================================================== */
+
+struct opened {
+  unsigned index;
+  struct gpu_device *device;
+  _Atomic int64_t completion; /* written by the lanes */
+  struct retry retry;
+  double served[OVERLAP_ENGINES]; /* us that its engines worked for all pipelines, up to their last readings */
+  _Atomic size_t load;            /* bytes a frame of the sessions on it */
+  unsigned producers;
+};
+
+struct known { /* what was measured of a device */
+  bool is_known;
+  struct gpu_calibration calibration;
+};
+
+struct engine {
+  struct opened *devices; /* the first is gpu.device, unless that is left out */
+  unsigned device_count;
+  struct engine_absent *absents;
+  unsigned absent_count;
+  struct known *known; /* by number */
+  unsigned there;      /* devices that there are, which `devices: all` means */
+  struct lane **lanes;
+  size_t *loads; /* bytes a frame of the sessions on each lane */
+  unsigned lane_count;
+  struct processors processors;
+};
+
+/* engine_devices.c */
+bool engine_open_devices(struct engine *engine, const struct config *config, struct codec *codec,
+                         const struct engine_broken *broken, struct failure *failure);
+void engine_close_devices(struct engine *engine);
 
 /* == the source side ================================================================================================ */
 
@@ -33,6 +70,7 @@ struct inputs {
   const struct config_pipeline *config;
   struct producer_setup producer_setup;
   struct producer *seats;
+  const struct engine_place *places; /* of the seats' sessions */
   unsigned count;
   struct client waiting[MOST_WAITING]; /* clients that wait for seats of producers that have hung up; in order */
   unsigned waiting_count;
@@ -231,6 +269,7 @@ struct pipeline {
   size_t result_bytes, frame_bytes; /* of one result; what each seat's lane is loaded with for a frame */
   struct lane **lanes;              /* one for each seat */
   struct lane **sink_lanes;         /* the same for what a seat's results go to; NULL: its own lane */
+  struct engine_place *places;      /* devices, likewise */
   struct inputs *inputs;
   struct outputs *outputs;                /* NULL: it replies */
   struct recorder *recorder;              /* NULL: what comes in is not recorded */
@@ -308,6 +347,8 @@ enum session_waiting pipeline_waiting(const struct pipeline *pipeline);
 int64_t pipeline_last_in(const struct pipeline *pipeline);
 int64_t pipeline_last_out(const struct pipeline *pipeline);
 void pipeline_read(const struct pipeline *pipeline, struct reading *reading);
+/* Of that, how long the engines of its devices have worked. */
+void pipeline_read_served(const struct pipeline *pipeline, struct reading *reading);
 
 bool pipeline_sink_has_ended(const struct pipeline *pipeline);
 

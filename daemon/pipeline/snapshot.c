@@ -149,10 +149,15 @@ const char *pipeline_account(const struct pipeline *pipeline, char text[PIPELINE
   return text;
 }
 
-void pipeline_work(const struct pipeline *pipeline, struct health_work *work) {
+unsigned pipeline_device(const struct pipeline *pipeline, unsigned producer) { return pipeline->places[producer].number; }
+
+void pipeline_work(const struct pipeline *pipeline, unsigned device, struct health_work *work) {
   *work = (struct health_work){0};
   for (unsigned i = 0; pipeline->inputs && i < inputs_seats(pipeline->inputs); i++) {
     struct session_view view;
+    if (device != NO_DEVICE && pipeline_device(pipeline, i) != device) {
+      continue;
+    }
     session_read(inputs_session(pipeline->inputs, i), &view);
     if (view.submitted != view.completed && (work->frames == 0 || view.last_completion < work->since)) {
       work->since = view.last_completion;
@@ -193,14 +198,23 @@ static void read_sessions(const struct pipeline *pipeline, struct reading *readi
   }
 }
 
+/* Of several devices the mean. */
+void pipeline_read_served(const struct pipeline *pipeline, struct reading *reading) {
+  unsigned seats = inputs_seats(pipeline->inputs);
+  memset(reading->served, 0, sizeof reading->served);
+  for (unsigned i = 0; i < seats; i++) {
+    const double *served = engine_served(pipeline->setup.engine, pipeline_device(pipeline, i));
+    for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
+      reading->served[engine] += served[engine] / seats;
+    }
+  }
+}
+
 void pipeline_read(const struct pipeline *pipeline, struct reading *reading) {
   memset(reading, 0, sizeof *reading);
   reading->at = clock_now();
   read_sessions(pipeline, reading);
-  const double *served = engine_served(pipeline->setup.engine, pipeline->config->device);
-  for (int engine = 0; served && engine < OVERLAP_ENGINES; engine++) {
-    reading->served[engine] = served[engine];
-  }
+  pipeline_read_served(pipeline, reading);
   reading->missed = pipeline->outputs ? outputs_missed(pipeline->outputs) : 0;
   pipeline_read_lanes(pipeline, reading);
   for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
@@ -228,6 +242,9 @@ static void count_refusals(const struct refusals *refusals, struct pipeline_snap
 static void fill_clients(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
   snapshot->clients = inputs_seats(pipeline->inputs);
   snapshot->sessions = inputs_producers(pipeline->inputs);
+  for (unsigned i = 0; i < snapshot->clients; i++) {
+    snapshot->devices |= UINT64_C(1) << pipeline_device(pipeline, i);
+  }
   snapshot->listed = pipeline_list(pipeline, snapshot->list);
   snapshot->trouble = &pipeline->trouble;
   snapshot->source_trouble = inputs_trouble(pipeline->inputs);
@@ -311,7 +328,7 @@ static void fill_model(const struct pipeline *pipeline, struct pipeline_snapshot
 static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, const struct reading *now,
                            const struct reading *before) {
   const struct config_pipeline *config = pipeline->config;
-  const struct gpu_device *device = engine_device(pipeline->setup.engine, config->device);
+  const struct gpu_device *device = pipeline->places[0].device;
   const struct session *session = inputs_session(pipeline->inputs, 0);
   const struct processors *processors = engine_processors(pipeline->setup.engine);
   bool spins = config->completion == CONFIG_COMPLETION_SPIN;

@@ -128,17 +128,20 @@ void pipeline_watch_begin(struct pipeline *pipeline) {
   watch_note(pipeline, &ledger, now);
 }
 
-/* Adds to its device's engines how long they have worked for this pipeline since the reading before: the mean of the frames
- * that were timed stands for all. */
+/* Adds to its devices' engines how long they have worked for this pipeline since the reading before: the mean of the frames
+ * that were timed stands for all, and each session for as many frames as any other. */
 static void add_served(struct pipeline *pipeline, struct reading *reading, const struct reading *before) {
   static const enum step steps[OVERLAP_ENGINES] = {STEP_H2D, STEP_KERNEL, STEP_D2H};
-  double *served = engine_served(pipeline->setup.engine, pipeline->config->device);
   uint64_t frames = histogram_summarize(&reading->steps[STEP_QUEUE], &before->steps[STEP_QUEUE]).count;
-  for (int engine = 0; served && engine < OVERLAP_ENGINES; engine++) {
+  unsigned seats = inputs_seats(pipeline->inputs);
+  for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
     enum step step = steps[engine];
-    served[engine] += histogram_summarize(&reading->steps[step], &before->steps[step]).mean * (double)frames;
-    reading->served[engine] = served[engine];
+    double us = histogram_summarize(&reading->steps[step], &before->steps[step]).mean * (double)frames;
+    for (unsigned i = 0; i < seats; i++) {
+      engine_served(pipeline->setup.engine, pipeline_device(pipeline, i))[engine] += us / seats;
+    }
   }
+  pipeline_read_served(pipeline, reading);
 }
 
 void pipeline_look_at_file(struct pipeline *pipeline) {

@@ -53,23 +53,13 @@ static void read_device(const struct server *server, const struct probe *probe, 
       .probed = checkup_later(view.returned, server->checkup->rested),
   };
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    if (pipeline_config(server->pipelines[i])->device == probe->number) {
-      struct health_work work;
-      pipeline_work(server->pipelines[i], &work);
-      if (work.frames > 0 && (device->work.frames == 0 || work.since < device->work.since)) {
-        device->work.since = work.since;
-      }
-      device->work.frames += work.frames;
+    struct health_work work;
+    pipeline_work(server->pipelines[i], probe->number, &work);
+    if (work.frames > 0 && (device->work.frames == 0 || work.since < device->work.since)) {
+      device->work.since = work.since;
     }
+    device->work.frames += work.frames;
   }
-}
-
-static const struct probe *find_probe(const struct checkup *checkup, unsigned number) {
-  const struct probe *probe = checkup->probes;
-  while (probe->number != number) { /* every pipeline's device was opened at the start */
-    probe++;
-  }
-  return probe;
 }
 
 /* How long the control loop stood still at most within the last minute, be it until now. */
@@ -104,14 +94,31 @@ static void judge_device(const struct server *server, const struct health_moment
   item->canary_age_s = (double)checkup_later(moment->now - view.returned, 0) / (double)NS_PER_S;
 }
 
+/* Writes to `item`, unless that is NULL, and counts. */
+static unsigned judge_broken(const struct server *server, const struct health_moment *moment, struct health_item *item) {
+  unsigned count = 0;
+  for (unsigned i = 0; i < engine_absents(server->engine); i++) {
+    const struct engine_absent *absent = engine_absent(server->engine, i);
+    if (absent->why == ENGINE_FAILED && item) {
+      health_of_left_out(moment, absent->number, absent->since, absent->text, &item[count]);
+    }
+    count += absent->why == ENGINE_FAILED;
+  }
+  return count;
+}
+
+/* By what it has on each of its devices: the first that does not move counts. */
 static void judge_pipeline(const struct server *server, const struct health_moment *moment, const struct pipeline *pipeline,
                            struct health_item *item) {
-  const struct config_pipeline *config = pipeline_config(pipeline);
-  struct health_device device;
-  struct health_work work;
-  read_device(server, find_probe(server->checkup, config->device), &device);
-  pipeline_work(pipeline, &work);
-  health_of_pipeline(moment, config->name, &device, &work, item);
+  const struct checkup *checkup = server->checkup;
+  struct health_device device = {0};
+  struct health_work work = {0};
+  health_of_pipeline(moment, pipeline_config(pipeline)->name, &device, &work, item);
+  for (unsigned i = 0; i < checkup->count && item->ok; i++) {
+    read_device(server, &checkup->probes[i], &device);
+    pipeline_work(pipeline, checkup->probes[i].number, &work);
+    health_of_pipeline(moment, pipeline_config(pipeline)->name, &device, &work, item);
+  }
 }
 
 /* How many troubles all pipelines have together; writes them to `item`, unless that is NULL. */
@@ -132,7 +139,8 @@ static unsigned judge_troubles(const struct server *server, const struct health_
 struct health *server_health(const struct server *server) {
   const struct checkup *checkup = server->checkup;
   const struct health_moment moment = checkup_moment(server);
-  unsigned count = 1 + checkup->count + server->pipeline_count + judge_troubles(server, &moment, NULL);
+  unsigned count =
+      1 + checkup->count + judge_broken(server, &moment, NULL) + server->pipeline_count + judge_troubles(server, &moment, NULL);
   struct health *health = calloc(1, sizeof *health + count * sizeof health->items[0]);
   if (!health) {
     return NULL;
@@ -143,6 +151,7 @@ struct health *server_health(const struct server *server) {
   for (unsigned i = 0; i < checkup->count; i++) {
     judge_device(server, &moment, &checkup->probes[i], item++);
   }
+  item += judge_broken(server, &moment, item);
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     judge_pipeline(server, &moment, server->pipelines[i], item++);
   }

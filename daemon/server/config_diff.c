@@ -61,6 +61,7 @@ bool config_diff_fixed_keys(const struct config *old, const struct config *now, 
       {"status.socket", same_text(old->status.socket, now->status.socket)},
       {"gpu.backend", old->gpu.backend == now->gpu.backend},
       {"gpu.device", old->gpu.device == now->gpu.device},
+      {"gpu.count", old->gpu.count == now->gpu.count},
       {"gpu.timeout", old->gpu.timeout_ns == now->gpu.timeout_ns},
   };
   size_t length = 0;

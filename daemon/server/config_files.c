@@ -57,7 +57,9 @@ static void note_socket(FILE *out, const struct config_mark *at, const char *pat
 static bool uses_device(const struct config *config, unsigned index) {
   bool uses = config->gpu.device == index;
   for (unsigned i = 0; i < config->pipeline_count; i++) {
-    uses = uses || config->pipelines[i].device == index;
+    const struct config_pipeline *pipeline = &config->pipelines[i];
+    bool lists = pipeline->devices != CONFIG_ALL_DEVICES && (pipeline->devices >> index & 1) != 0;
+    uses = uses || lists || pipeline->device == index;
   }
   return uses;
 }

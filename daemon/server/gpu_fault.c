@@ -58,9 +58,9 @@ static void add_others(const struct server *server, struct fault *fault) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     const struct config_pipeline *config = pipeline_config(server->pipelines[i]);
     struct health_work work;
-    pipeline_work(server->pipelines[i], &work);
+    pipeline_work(server->pipelines[i], fault->device, &work);
     uint64_t told = fault->pipeline && strcmp(fault->pipeline, config->name) == 0 ? fault->frames : 0;
-    if (work.frames > told && (fault->device == NO_DEVICE || fault->device == config->device)) {
+    if (work.frames > told) {
       fault_add_others(fault, work.frames - told, config->name);
     }
   }
@@ -95,6 +95,7 @@ static void take_up_again(struct server *server, const struct fault *fault) {
   fault_log(fault, "everything is taken up again");
   snprintf(sentence, sizeof sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "", fault->pipeline ? ": " : "",
            fault_describe(fault, text));
+  server->history.suspect = fault->device != NO_DEVICE ? fault->device + 1 : 0;
   server_hand_over(server, HISTORY_FAULT, sentence, fault->device, NULL, &failure);
   end_by_fault(server, fault, "the daemon ends, since nothing could be taken up again (%s)", failure.text);
 }
@@ -112,6 +113,20 @@ void server_answer_fault(struct server *server) {
   take_up_again(server, &fault);
 }
 
+/* A device that fails again and again is left out, where every pipeline has another one. */
+static bool leave_out(struct server *server, const struct fault *fault, unsigned limit) {
+  char text[ENGINE_TEXT];
+  if (limit == 0 || !engine_device(server->engine, fault->device) ||
+      !engine_can_spare(server->engine, server->config, fault->device, NULL)) {
+    return false;
+  }
+  snprintf(text, sizeof text, "it failed more than %u times in a minute: %.200s", limit, fault->error.text);
+  engine_leave_out(server->engine, fault->device, ENGINE_FAILED, text);
+  log_event(LOG_DEVICE, NULL, "device %u is left out, and its sessions move to others: %s", fault->device, text);
+  memset(server->history.faults, 0, sizeof server->history.faults);
+  return true;
+}
+
 void server_fault(struct server *server, const struct server_cause *cause) {
   struct fault fault = *cause->fault;
   if (server->handing_over) {
@@ -122,7 +137,8 @@ void server_fault(struct server *server, const struct server_cause *cause) {
   unsigned limit_a_minute = server->config->gpu.faults;
   const struct retry *retry = engine_trial(server->engine, fault.device);
   bool is_known = retry && retry_is_on(retry); /* the fault is the suspected frame's and its pipeline's, and not the device's */
-  if (limit_a_minute == 0 || (!is_known && history_is_too_fast(&server->history, limit_a_minute, now))) {
+  bool is_too_much = limit_a_minute == 0 || (!is_known && history_is_too_fast(&server->history, limit_a_minute, now));
+  if (is_too_much && !leave_out(server, &fault, limit_a_minute)) {
     char text[LIMIT_TEXT];
     end_by_fault(server, &fault, "%s", say_limit(server, text));
   } else {

@@ -41,7 +41,7 @@ static void pass_image(struct codec *codec) {
 static void pass_server(struct server *server, struct codec *codec) {
   /* At a restart the stop is done by leaving, and a stop that was killed is not to go on. */
   bool stops = server->stop_wanted && server->history.cause != HISTORY_RESTART && !codec->live;
-  bool upgrades = server->upgrade && server->history.cause == HISTORY_FAULT;
+  bool upgrades = server->upgrade && (server->history.cause == HISTORY_FAULT || server->history.cause == HISTORY_DEVICE);
   bool reloads = server->reload && (server->history.cause != HISTORY_RESTART || codec->live);
   pid_t asked = server->asking;
   codec_pass_time(codec, &server->started);
@@ -83,18 +83,14 @@ static void handover_settle(struct server *server) {
   }
 }
 
-static bool is_on(const struct pipeline *pipeline, unsigned device) {
-  return device == NO_DEVICE || pipeline_config(pipeline)->device == device;
-}
-
 /* Frames on the device that failed are suspected of the fault, and a frame that was alone there even more. */
 static void suspect(struct server *server, bool fault, unsigned device) {
   unsigned running = 0;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    running += is_on(server->pipelines[i], device) ? pipeline_running_frames(server->pipelines[i]) : 0;
+    running += pipeline_running_frames(server->pipelines[i], device);
   }
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    pipeline_suspect(server->pipelines[i], fault && is_on(server->pipelines[i], device), running == 1);
+    pipeline_suspect(server->pipelines[i], fault, device, running == 1);
   }
 }
 

@@ -16,6 +16,25 @@
 
 /* -- questions -------------------------------------------------------------------------------------------------------- */
 
+/* One that is not open. */
+static const struct engine_absent *absent_at(const struct server *server, unsigned index) {
+  for (unsigned i = 0; i < engine_absents(server->engine); i++) {
+    const struct engine_absent *absent = engine_absent(server->engine, i);
+    if (!engine_device(server->engine, absent->number) && index-- == 0) {
+      return absent;
+    }
+  }
+  return NULL;
+}
+
+static unsigned count_devices(const struct server *server) {
+  unsigned count = engine_devices(server->engine);
+  while (absent_at(server, count - engine_devices(server->engine))) {
+    count++;
+  }
+  return count;
+}
+
 static void read_view(const struct server *server, struct server_view *view) {
   struct gpu_device *device = engine_main_device(server->engine);
   *view = (struct server_view){.version = FRAMED_VERSION,
@@ -24,7 +43,7 @@ static void read_view(const struct server *server, struct server_view *view) {
                                .device = gpu_device_name(device),
                                .config = server->config,
                                .pipeline_count = server->pipeline_count,
-                               .device_count = engine_devices(server->engine),
+                               .device_count = count_devices(server),
                                .lanes = engine_lanes(server->engine),
                                .reloads = server->reloads,
                                .reload_failures = server->reload_failures,
@@ -36,13 +55,31 @@ static void read_view(const struct server *server, struct server_view *view) {
                                .stopping = server->stop_wanted || server->phase >= SERVER_STOPPING};
 }
 
+static void read_absent(const struct engine_absent *absent, struct device_view *view) {
+  *view = (struct device_view){.number = absent->number,
+                               .name = absent->name,
+                               .address = "",
+                               .lost = absent->why == ENGINE_FAILED,
+                               .state = engine_absence_names[absent->why],
+                               .text = absent->text,
+                               .since = absent->since};
+}
+
+/* Those that are left out come after the open ones, but for one that is being drained and is both. */
 static void read_device(const struct server *server, unsigned index, struct device_view *view) {
+  unsigned open = engine_devices(server->engine);
+  if (index >= open) {
+    read_absent(absent_at(server, index - open), view);
+    return;
+  }
   unsigned number = engine_device_number(server->engine, index);
   const struct gpu_device *device = engine_device(server->engine, number);
   *view = (struct device_view){.number = number,
                                .name = gpu_device_name(device),
                                .address = gpu_device_address(device),
                                .lost = gpu_is_lost(device),
+                               .state = engine_find_absent(server->engine, number) ? "draining" : "open",
+                               .producers = engine_producers(server->engine, number),
                                .figures = devices_figures(server->devices, index)};
 }
 
@@ -133,6 +170,7 @@ struct status_ops server_ops(struct server *server) {
                              .reload = server_reload,
                              .upgrade = server_upgrade,
                              .command = take_command,
+                             .device_command = server_device,
                              .trace = take_trace,
                              .picture = take_picture};
 }

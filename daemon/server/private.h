@@ -1,10 +1,10 @@
 /*
  * The server's own state, for the files that make it up. From the top: server.c (phases and events), operations.c (what is
  * asked from outside), startup.c (what is taken at the start and given back at the end), signals.c, gpu_fault.c (what becomes
- * of the server when a GPU fails), upgrade.c, reload.c with swap.c (a new configuration), supervise.c (what happens every few
- * seconds), http_address.c (where status.http is served), checkup.c (whether all is well), handover.c (what goes to the next
- * process image, and comes from the one before), hanging.c (files that do not answer), generation.c (configurations in use).
- * Each uses those after it, and reports to server.c alone.
+ * of the server when a GPU fails), devices.c (which are in use), upgrade.c, reload.c with swap.c (a new configuration),
+ * supervise.c (what happens every few seconds), http_address.c (where status.http is served), checkup.c (whether all is well),
+ * handover.c (what goes to the next process image, and comes from the one before), hanging.c (files that do not answer),
+ * generation.c (configurations in use). Each uses those after it, and reports to server.c alone.
  */
 #ifndef FRAMED_SERVER_PRIVATE_H
 #define FRAMED_SERVER_PRIVATE_H
@@ -90,6 +90,7 @@ struct hanging {
 };
 
 struct checkup;
+struct device_change;
 struct reload;
 struct signals;
 struct supervision;
@@ -138,21 +139,22 @@ struct server {
   uint64_t reloads, reload_failures;
   char reload_refusal[1024]; /* why the last reload was refused, with what helps; empty: it was done */
   struct history history;
-  struct codec *codec;        /* what a process before this one left, until it is taken; or NULL */
-  size_t history_at;          /* where the history lies in that */
-  bool handing_over;          /* lanes stand still, and nothing new may begin */
-  struct unheard *unheard;    /* what pipelines told while `handing_over` */
-  bool stops_again;           /* the process before this one was stopping */
-  bool reload_at_once;        /* the file may have changed: reload when the server runs and no reload is under way */
-  bool recovers;              /* the process before this one was killed, and its connections are gone */
-  uint64_t lost_clients;      /* how many clients a killed process had */
-  bool leaving;               /* STOPPING: another process will go on with everything */
-  struct fault *unanswered;   /* a fault that waits until the reload under way is over; or NULL */
-  struct upgrade *upgrade;    /* the one under way, or NULL */
-  pid_t asking;               /* the child that the upgrade under way asks; 0: none */
-  bool upgrades_again;        /* the process before this one had to hand over in the midst of an upgrade */
-  pid_t asked;                /* the child that the upgrade before this process still asks; 0: none */
-  char refusal[UPGRADE_TEXT]; /* why the last upgrade was refused; empty: it was not */
+  struct codec *codec;                 /* what a process before this one left, until it is taken; or NULL */
+  size_t history_at;                   /* where the history lies in that */
+  bool handing_over;                   /* lanes stand still, and nothing new may begin */
+  struct unheard *unheard;             /* what pipelines told while `handing_over` */
+  bool stops_again;                    /* the process before this one was stopping */
+  bool reload_at_once;                 /* the file may have changed: reload when the server runs and no reload is under way */
+  bool recovers;                       /* the process before this one was killed, and its connections are gone */
+  uint64_t lost_clients;               /* how many clients a killed process had */
+  bool leaving;                        /* STOPPING: another process will go on with everything */
+  struct fault *unanswered;            /* a fault that waits until the reload under way is over; or NULL */
+  struct upgrade *upgrade;             /* the one under way, or NULL */
+  struct device_change *device_change; /* likewise */
+  pid_t asking;                        /* the child that the upgrade under way asks; 0: none */
+  bool upgrades_again;                 /* the process before this one had to hand over in the midst of an upgrade */
+  pid_t asked;                         /* the child that the upgrade before this process still asks; 0: none */
+  char refusal[UPGRADE_TEXT];          /* why the last upgrade was refused; empty: it was not */
 };
 
 /* operations.c */
@@ -190,6 +192,13 @@ void server_end_unanswered(void *context);
 _Noreturn void server_end_after_fault(struct server *server);
 /* Before any pipeline has begun: the process ends, with a word on what came too often. */
 _Noreturn void server_end_by_faults(struct server *server, const struct fault *fault);
+
+/* devices.c */
+/* Drains a device, or brings it back, by a hand-over; answers before that. 404 for an unknown one; 409 where a pipeline has no
+ * other, or something else is under way. */
+void server_device(struct server *server, const struct device_order *order);
+/* Gives up the change under way, if there is one. */
+void device_change_cancel(struct server *server);
 
 /* upgrade.c */
 /* Executes the installed program in place, once that has said that it can take over; answers before that, or with 409 and why

@@ -179,6 +179,14 @@ static void say_ready(struct server *server) {
 
 /* -- a start that cannot be ----------------------------------------------------------------------------------------- */
 
+/* A device that has failed, and fails again as soon as it is used again, is broken for good. */
+static void note_suspect(struct server *server, unsigned device) {
+  struct history *history = &server->history;
+  bool again = device != NO_DEVICE && history->suspect == device + 1;
+  history->is_broken = again && engine_can_spare(server->engine, server->config, device, NULL);
+  history->suspect = device != NO_DEVICE ? device + 1 : 0;
+}
+
 /* Nothing of what was handed over has moved since, so that all of it is there for another try, with a device that may be well
  * then. The gap in service goes on until that try serves. */
 static void take_up_once_more(struct server *server, const struct failure *why, struct failure *failure) {
@@ -186,9 +194,11 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
   struct history *history = &server->history;
   int64_t now = clock_now();
   unsigned limit = server->config->gpu.faults;
-  fault_of_device(&fault, NO_DEVICE, why->text);
+  unsigned device = server->engine ? engine_lost(server->engine) : NO_DEVICE;
+  fault_of_device(&fault, device, why->text);
   snprintf(fault.error.remedy, sizeof fault.error.remedy, "%s", why->remedy);
-  if (history_is_too_fast(history, limit, now)) {
+  note_suspect(server, device);
+  if (!history->is_broken && history_is_too_fast(history, limit, now)) {
     server_end_by_faults(server, &fault);
   }
   fault_log(&fault, "what was handed over is taken up once more");
@@ -205,7 +215,7 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
 /* A daemon that begins anew is worth more than a state that cannot be taken up. */
 void server_fail_start(struct server *server, const struct failure *failure) {
   struct failure last = *failure;
-  bool device = failure->device || (server->engine && engine_has_lost(server->engine));
+  bool device = failure->device || (server->engine && engine_lost(server->engine) != NO_DEVICE);
   bool is_whole =
       server->codec && !server->codec->broken && !server->codec->live; /* what a killed process noted is looked into once */
   if (is_whole && device) {
@@ -293,8 +303,10 @@ bool server_start(struct server *server, struct failure *failure) {
   }
   signals_held(&held);
   exec_allow_signals(&held); /* also where nothing was left: signals wait while one image follows another */
-  gpu_hurry(server->codec && server->history.cause == HISTORY_FAULT);
-  server->engine = engine_open(server->config, server->codec, failure);
+  gpu_hurry(server->codec && (server->history.cause == HISTORY_FAULT || server->history.cause == HISTORY_DEVICE));
+  const struct engine_broken broken = {.number = server->history.is_broken ? server->history.suspect - 1 : NO_DEVICE,
+                                       .text = server->history.text};
+  server->engine = engine_open(server->config, server->codec, &broken, failure);
   return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);
 }
 
@@ -310,6 +322,7 @@ void server_close_handles(struct server *server) {
   pictures_stop(server->pictures);
   devices_stop(server->devices);
   upgrade_cancel(server);
+  device_change_cancel(server);
   if (server->status) {
     status_close(server->status, on_status_closed, server);
   }

@@ -62,7 +62,8 @@ void session_tell_fault(struct session *session) {
   const struct config_pipeline *config = session->setup.config;
   struct fault *fault = &session->fault;
   session->fault_told = true;
-  *fault = (struct fault){.device = config->device, .pipeline = config->name, .error = session->flow.device_error};
+  *fault =
+      (struct fault){.device = session->setup.device_number, .pipeline = config->name, .error = session->flow.device_error};
   describe_running(session, fault);
   for (unsigned i = 0; i < config->stage_count; i++) {
     fault_add_stage(fault, gpu_chain_stage(session->setup.chain, i)->stage->name);

@@ -59,6 +59,7 @@ struct session_setup {
   session_listener *listener;
   void *context;
   struct gpu_device *device;
+  unsigned device_number;
   const struct gpu_chain *chain; /* outlives the session */
   int64_t gpu_timeout_ns;
   _Atomic int64_t *device_completion; /* CLOCK_MONOTONIC ns of the device's last completion, shared by all its sessions */

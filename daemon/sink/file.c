@@ -131,7 +131,8 @@ static void set_entry(struct sink *sink, size_t header_bytes) {
                                          .stamp = frame->began + shift,
                                          .came = frame->complete + shift,
                                          .deadline = frame->deadline != 0 ? frame->deadline + shift : 0,
-                                         .flags = frame->restart ? SEGMENT_RESTART : 0};
+                                         .flags = frame->restart ? SEGMENT_RESTART : 0,
+                                         .epoch = frame->epoch};
 }
 
 static void on_indexed(uv_fs_t *request) {

@@ -38,6 +38,8 @@ bool sink_make_lines(struct sink *sink, const struct sink_setup *setup, struct f
 void result_make_line(struct result *result) {
   struct sink *sink = result->sink;
   const struct frame *frame = &result->slot->frame;
-  result->line_bytes = json_write_line(&sink->shape, frame->tag, frame->began,
-                                       (const float *)(const void *)result->slot->output, result_line(result));
+  const struct json_frame which = {
+      .sequence = frame->tag, .epoch = frame->epoch, .number = frame->sequence, .timestamp = frame->began};
+  result->line_bytes =
+      json_write_line(&sink->shape, &which, (const float *)(const void *)result->slot->output, result_line(result));
 }

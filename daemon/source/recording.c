@@ -11,11 +11,11 @@
 
 enum { MOST_ENTRIES = 1 << 26 };
 
-static bool read_entries(int index, uint64_t count, struct receive *receive) {
+static bool read_entries(int index, const struct segment_head *head, uint64_t count, struct receive *receive) {
   struct segment_entry *entries = malloc(count * sizeof *entries);
   bool good = entries != NULL;
   for (uint64_t i = 0; good && i < count; i++) {
-    good = segment_read_entry(index, i, &entries[i]);
+    good = segment_read_entry(index, head, i, &entries[i]);
   }
   if (!good) {
     free(entries);
@@ -39,8 +39,8 @@ static bool read_index(int index, const char *path, struct receive *receive, str
                        "the frames of '%s' have %llu bytes, and those of the source's format %zu", path,
                        (unsigned long long)head.payload, receive->flow->input_bytes);
   }
-  uint64_t count = segment_count(index, status.st_size, &end);
-  return (count > 0 && count < MOST_ENTRIES && read_entries(index, count, receive)) ||
+  uint64_t count = segment_count(index, &head, status.st_size, &end);
+  return (count > 0 && count < MOST_ENTRIES && read_entries(index, &head, count, receive)) ||
          failure_set(failure, EXIT_STATUS_CONFIG, remedy, "the index of '%s' cannot be read, or has no frames", path);
 }
 

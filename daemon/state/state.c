@@ -166,6 +166,8 @@ void history_pass(struct history *history, struct codec *codec) {
   codec_pass_time(codec, &history->longest);
   codec_pass_time(codec, &history->total);
   CODEC_PASS(codec, history->closed);
+  CODEC_PASS(codec, history->suspect);
+  CODEC_PASS(codec, history->is_broken);
   for (unsigned i = 0; i < HISTORY_FAULTS; i++) {
     codec_pass_time(codec, &history->faults[i]);
   }

@@ -165,11 +165,22 @@ static json_t *connected_document(const struct pipeline_snapshot *snapshot) {
   json_t *list = json_array();
   for (unsigned i = 0; i < snapshot->listed; i++) {
     const struct pipeline_client *client = &snapshot->list[i];
-    json_array_append_new(list,
-                          json_pack("{s:s, s:i, s:I, s:s, s:o, s:o, s:o, s:s}", "role", client->reads ? "reader" : "producer",
-                                    "pid", (int)client->pid, "user", (json_int_t)client->uid, "process", client->process,
-                                    "since_s", age_document(client->since), "frames", count(client->frames), "missed",
-                                    count(client->missed), "waiting", client->waiting));
+    json_t *document = json_pack("{s:s, s:i, s:I, s:s, s:o, s:o, s:o, s:s}", "role", client->reads ? "reader" : "producer",
+                                 "pid", (int)client->pid, "user", (json_int_t)client->uid, "process", client->process,
+                                 "since_s", age_document(client->since), "frames", count(client->frames), "missed",
+                                 count(client->missed), "waiting", client->waiting);
+    document = client->reads ? document : with(document, "device", json_integer(client->device));
+    json_array_append_new(list, document);
+  }
+  return list;
+}
+
+static json_t *numbers_document(uint64_t bits) {
+  json_t *list = json_array();
+  for (unsigned number = 0; bits >> number; number++) {
+    if (bits >> number & 1) {
+      json_array_append_new(list, json_integer(number));
+    }
   }
   return list;
 }
@@ -197,6 +208,7 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
                 waiting_names[snapshot->waiting], "sessions", (int)snapshot->sessions, "clients", (int)snapshot->clients,
                 "readers", (int)snapshot->readers, "missed", count(snapshot->missed), "refused", count(snapshot->refused),
                 "formats", "input", snapshot->input, "output", snapshot->output);
+  document = with(document, "devices", numbers_document(snapshot->devices));
   document = with(document, "not_read", json_boolean(snapshot->not_read));
   document = with(document, "last_refusal", refusal_document(&snapshot->refusal));
   document = with(document, "connected", connected_document(snapshot));
@@ -240,8 +252,11 @@ static json_t *item_document(const struct health_item *item) {
 static json_t *with_item(json_t *list, const struct health_item *item) { return with(list, item->name, item_document(item)); }
 
 static json_t *degraded_document(const struct health *health) {
-  static const char *const subjects[] = {
-      [HEALTH_LANES] = "lanes", [HEALTH_DEVICE] = "device", [HEALTH_PIPELINE] = "pipeline", [HEALTH_TROUBLE] = "pipeline"};
+  static const char *const subjects[] = {[HEALTH_LANES] = "lanes",
+                                         [HEALTH_DEVICE] = "device",
+                                         [HEALTH_ABSENT] = "device",
+                                         [HEALTH_PIPELINE] = "pipeline",
+                                         [HEALTH_TROUBLE] = "pipeline"};
   json_t *list = json_array();
   for (unsigned i = 0; i < health->count; i++) {
     const struct health_item *item = &health->items[i];
@@ -261,10 +276,10 @@ json_t *health_document(const struct health *health, bool live_only) {
     const struct health_item *item = &health->items[i];
     if (item->kind == HEALTH_LANES) {
       lanes = item_document(item);
-    } else if (item->kind == HEALTH_DEVICE) {
+    } else if (item->kind == HEALTH_DEVICE || (item->kind == HEALTH_ABSENT && !live_only)) {
       devices = with_item(devices, item);
-    } else if (item->kind == HEALTH_PIPELINE ||
-               (!live_only && json_is_true(json_object_get(json_object_get(pipelines, item->name), "ok")))) {
+    } else if (item->kind == HEALTH_PIPELINE || (!live_only && item->kind == HEALTH_TROUBLE &&
+                                                 json_is_true(json_object_get(json_object_get(pipelines, item->name), "ok")))) {
       pipelines = with_item(pipelines, item); /* the first trouble of a pipeline stands for it there */
     }
   }
@@ -304,7 +319,12 @@ static json_t *device_document(const struct device_view *view) {
       [NVML_CLOCK] = "clock_hertz",
       [NVML_MEMORY_CLOCK] = "memory_clock_hertz",
   };
-  json_t *document = json_pack("{s:s, s:b}", "name", view->name, "lost", view->lost);
+  json_t *document = json_pack("{s:s, s:b, s:s, s:i}", "name", view->name, "lost", view->lost, "state", view->state,
+                               "producers", (int)view->producers);
+  if (view->since != 0) {
+    document = with(document, "text", answer_string(view->text));
+    document = with(document, "since_s", age_document(view->since));
+  }
   for (int i = 0; i < NVML_FIGURES && view->figures; i++) {
     document = isfinite(view->figures[i]) ? with(document, keys[i], number(view->figures[i])) : document;
   }

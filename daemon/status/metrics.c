@@ -210,6 +210,28 @@ static void write_devices(const struct report *report) {
   }
 }
 
+static void write_device_states(const struct report *report) {
+  static const char *const states[] = {"open", "draining", "drained", "failed"};
+  for (int row = 0; row < 2; row++) { /* what is of one name stands together */
+    write_head(report->out, row == 0 ? "framed_device_state" : "framed_device_producers", "gauge",
+               row == 0 ? "1 for what a device is: open, draining, drained, or failed for good; 0 for what it is not."
+                        : "Producers that are connected to sessions on a device.");
+    for (unsigned i = 0; i < report->view.device_count; i++) {
+      struct device_view view;
+      char number[16];
+      report->ops->device(report->ops->server, i, &view);
+      snprintf(number, sizeof number, "%u", view.number);
+      for (size_t state = 0; row == 0 && state < sizeof states / sizeof *states; state++) {
+        write_count(report->out, "framed_device_state", (struct label[]){{"device", number}, {"state", states[state]}, {0}},
+                    strcmp(view.state, states[state]) == 0);
+      }
+      if (row == 1) {
+        write_count(report->out, "framed_device_producers", (struct label[]){{"device", number}, {0}}, view.producers);
+      }
+    }
+  }
+}
+
 static bool is_degraded(const struct health *health, const char *pipeline, enum health_reason reason) {
   bool found = false;
   for (unsigned i = 0; i < health->count && !found; i++) {
@@ -413,6 +435,7 @@ char *metrics_text(const struct status_ops *ops) {
     write_daemon(&report);
     write_usages(&report);
     write_devices(&report);
+    write_device_states(&report);
     write_health(&report);
     write_degraded(&report);
     write_ages(&report);

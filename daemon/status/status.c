@@ -285,6 +285,16 @@ static void do_command(struct status *status, struct http_request *request, cons
   status->ops->command(status->ops->server, &order);
 }
 
+static void do_device(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  enum { MOST = 64 };
+  struct device_order order = {.command = (enum device_command)route->detail, .answer = on_server_answer, .context = request};
+  if (parse_number(name, MOST, MOST, &order.number)) {
+    status->ops->device_command(status->ops->server, &order);
+  } else {
+    answer_json(request, 404, answer_error_document("a device is named by its number", "see `devices` in /v1/status"), NULL);
+  }
+}
+
 static const struct route routes[] = {
     {"GET", "/", answer_page, 0},
     {"GET", "/v1/status", answer_status, 0},
@@ -299,6 +309,8 @@ static const struct route routes[] = {
     {"GET", "/v1/pipelines/NAME/live", answer_live_view, 0},
     {"POST", "/v1/reload", do_reload, 0},
     {"POST", "/v1/upgrade", do_upgrade, 0},
+    {"POST", "/v1/devices/NAME/drain", do_device, DEVICE_DRAIN},
+    {"POST", "/v1/devices/NAME/resume", do_device, DEVICE_RESUME},
     {"POST", "/v1/pipelines/NAME/pause", do_command, PIPELINE_COMMAND_PAUSE},
     {"POST", "/v1/pipelines/NAME/resume", do_command, PIPELINE_COMMAND_RESUME},
     {"POST", "/v1/pipelines/NAME/drain", do_command, PIPELINE_COMMAND_DRAIN},

@@ -36,6 +36,10 @@ struct device_view {
   unsigned number;
   const char *name, *address; /* of PCI; "" without */
   bool lost;
+  const char *state;     /* "open", or why it is left out, */
+  const char *text;      /* in a sentence, */
+  int64_t since;         /* and since when: CLOCK_MONOTONIC ns; 0: it is open */
+  unsigned producers;    /* connected to sessions on it */
   const double *figures; /* NVML_FIGURES of gpu/nvml.h; NULL: nothing is known */
 };
 
@@ -45,6 +49,15 @@ struct usage {
   size_t resident_bytes;             /* memory of the process, pinned memory included; 0: the kernel does not say */
   size_t descriptors;                /* open files; 0 likewise */
   size_t pinned_bytes, device_bytes; /* registered with devices, and allocated on them */
+};
+
+enum device_command { DEVICE_DRAIN, DEVICE_RESUME };
+
+struct device_order {
+  unsigned number;
+  enum device_command command;
+  server_answer *answer;
+  void *context;
 };
 
 struct command_order {
@@ -83,13 +96,14 @@ struct status_ops {
   uv_loop_t *loop;
   unsigned *live_viewers; /* of all addresses together */
   void (*read)(const struct server *server, struct server_view *view);
-  void (*device)(const struct server *server, unsigned index, struct device_view *view); /* in the order of the engine */
+  void (*device)(const struct server *server, unsigned index, struct device_view *view); /* open ones first */
   void (*usage)(const struct server *server, struct usage *usage);
   struct health *(*health)(const struct server *server);                     /* the caller's to free; NULL: no memory */
   struct pipeline *(*pipeline)(const struct server *server, unsigned index); /* in order of the configuration */
   void (*reload)(struct server *server, server_answer *answer, void *context);
   void (*upgrade)(struct server *server, server_answer *answer, void *context);
   void (*command)(struct server *server, const struct command_order *order);
+  void (*device_command)(struct server *server, const struct device_order *order);
   void (*trace)(struct server *server, const struct trace_order *order);
   void (*picture)(struct server *server, const struct picture_order *order);
 };

@@ -66,7 +66,7 @@ static bool add_feed(struct tracer *tracer, const struct pipeline *pipeline, uns
   struct feed *feed = &feeds[tracer->feed_count++];
   *feed = (struct feed){.subject = {.session = seat,
                                     .sessions = config->source.clients,
-                                    .device = config->device,
+                                    .device = pipeline_device(pipeline, seat),
                                     .copies_by_kernel = pipeline_copies_by_kernel(pipeline)},
                         .ring = trace_ring_hold(ring),
                         .since = trace_ring_end(ring)};

@@ -20,7 +20,7 @@ size_t json_most_bytes(const struct json_shape *shape) {
     size_t bytes = most_string(shape->labels[i]);
     label = bytes > label ? bytes : label;
   }
-  return MOST_WORDS + most_string(shape->pipeline) + 2 * MOST_NUMBER +
+  return MOST_WORDS + most_string(shape->pipeline) + 4 * MOST_NUMBER +
          shape->rows * (MOST_WORDS + shape->columns * (MOST_NUMBER + 1) + label);
 }
 
@@ -216,12 +216,14 @@ static char *put_boxes(const struct json_shape *shape, const float *values, char
   return put(at, "]");
 }
 
-size_t json_write_line(const struct json_shape *shape, uint64_t sequence, int64_t timestamp, const float *values, char *line) {
+size_t json_write_line(const struct json_shape *shape, const struct json_frame *frame, const float *values, char *line) {
   static char *(*const writers[])(const struct json_shape *, const float *, char *) = {
       [JSON_STATS] = put_stats, [JSON_MOTION] = put_motion, [JSON_CLASSES] = put_classes, [JSON_BOXES] = put_boxes};
   char *at = put_string(put(line, "{\"pipeline\":"), shape->pipeline);
-  at = put_digits(put(at, ",\"sequence\":"), sequence, 1);
-  at = put_integer(put(at, ",\"timestamp_ns\":"), timestamp);
+  at = put_digits(put(at, ",\"sequence\":"), frame->sequence, 1);
+  at = put_integer(put(at, ",\"timestamp_ns\":"), frame->timestamp);
+  at = put_digits(put(at, ",\"epoch\":"), frame->epoch, 1);
+  at = put_digits(put(at, ",\"number\":"), frame->number, 1);
   at = writers[shape->kind](shape, values, put(at, ","));
   return (size_t)(put(at, "}\n") - line);
 }

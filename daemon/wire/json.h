@@ -28,10 +28,17 @@ struct json_shape {
   unsigned label_count;
 };
 
+/* Whose result it is. */
+struct json_frame {
+  uint64_t sequence;      /* the number that the producer gave it */
+  uint64_t epoch, number; /* which name it, with the pipeline, for ever */
+  int64_t timestamp;
+};
+
 /* Bytes of the longest line, its newline included. */
 size_t json_most_bytes(const struct json_shape *shape);
 
 /* Writes a line of rows * columns values, into room for the longest one. Returns its bytes; there is no zero behind them. */
-size_t json_write_line(const struct json_shape *shape, uint64_t sequence, int64_t timestamp, const float *values, char *line);
+size_t json_write_line(const struct json_shape *shape, const struct json_frame *frame, const float *values, char *line);
 
 #endif

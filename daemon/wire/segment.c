@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -11,28 +12,33 @@
 #include <unistd.h>
 
 _Static_assert(sizeof(struct segment_head) == 128, "layout");
-_Static_assert(sizeof(struct segment_entry) == 64, "layout");
+_Static_assert(sizeof(struct segment_entry) == 72, "layout");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "an index is written as it lies in memory");
 
 /* -- the index --------------------------------------------------------------------------------------------------------- */
 
+/* Bytes of an entry in each version. */
+static const size_t entry_sizes[SEGMENT_VERSION + 1] = {
+    [1] = offsetof(struct segment_entry, epoch), [SEGMENT_VERSION] = sizeof(struct segment_entry)};
+
 bool segment_read_head(int index, struct segment_head *head) {
-  return pread(index, head, sizeof *head, 0) == (ssize_t)sizeof *head && head->magic == SEGMENT_MAGIC &&
-         head->version == SEGMENT_VERSION && head->entry_bytes == sizeof(struct segment_entry);
+  return pread(index, head, sizeof *head, 0) == (ssize_t)sizeof *head && head->magic == SEGMENT_MAGIC && head->version > 0 &&
+         head->version <= SEGMENT_VERSION && head->entry_bytes == entry_sizes[head->version];
 }
 
-bool segment_read_entry(int index, uint64_t number, struct segment_entry *entry) {
-  off_t at = (off_t)(sizeof(struct segment_head) + number * sizeof *entry);
-  return pread(index, entry, sizeof *entry, at) == (ssize_t)sizeof *entry;
+bool segment_read_entry(int index, const struct segment_head *head, uint64_t number, struct segment_entry *entry) {
+  off_t at = (off_t)(sizeof *head + number * head->entry_bytes);
+  entry->epoch = 0;
+  return pread(index, entry, head->entry_bytes, at) == (ssize_t)head->entry_bytes;
 }
 
-uint64_t segment_count(int index, int64_t size, int64_t *end) {
+uint64_t segment_count(int index, const struct segment_head *head, int64_t size, int64_t *end) {
   struct segment_entry entry;
   struct stat status;
-  bool is_known = fstat(index, &status) == 0 && status.st_size > (off_t)sizeof(struct segment_head);
-  uint64_t count = is_known ? ((uint64_t)status.st_size - sizeof(struct segment_head)) / sizeof entry : 0;
+  bool is_known = fstat(index, &status) == 0 && status.st_size > (off_t)sizeof *head;
+  uint64_t count = is_known ? ((uint64_t)status.st_size - sizeof *head) / head->entry_bytes : 0;
   for (*end = 0; count > 0; count--) {
-    bool is_read = segment_read_entry(index, count - 1, &entry) && entry.offset <= INT64_MAX && entry.bytes <= INT64_MAX;
+    bool is_read = segment_read_entry(index, head, count - 1, &entry) && entry.offset <= INT64_MAX && entry.bytes <= INT64_MAX;
     if (is_read && entry.offset + entry.bytes <= (uint64_t)size) {
       *end = (int64_t)(entry.offset + entry.bytes);
       return count;
@@ -131,7 +137,7 @@ bool segment_close(const char *part, int fd, int index, struct segment_closed *c
   if (index < 0 || !segment_read_head(index, &head) || fstat(fd, &status) != 0) {
     return segment_failed(problem, "'%s' has no index, so that nobody knows where its last result ends", part);
   }
-  closed->entries = segment_count(index, status.st_size, &end);
+  closed->entries = segment_count(index, &head, status.st_size, &end);
   closed->cut = status.st_size - end;
   if (closed->entries == 0) {
     closed->name[0] = '\0';
@@ -139,8 +145,7 @@ bool segment_close(const char *part, int fd, int index, struct segment_closed *c
     return true;
   }
   if ((closed->cut > 0 && ftruncate(fd, end) != 0) ||
-      ftruncate(index, (off_t)(sizeof head + closed->entries * sizeof(struct segment_entry))) != 0 || fsync(index) != 0 ||
-      fsync(fd) != 0) {
+      ftruncate(index, (off_t)(sizeof head + closed->entries * head.entry_bytes)) != 0 || fsync(index) != 0 || fsync(fd) != 0) {
     return segment_failed(problem, "'%s' cannot be finished: %s", part, strerror(errno));
   }
   return give_names(part, closed->name, problem);

@@ -17,13 +17,13 @@
 #define SEGMENT_PART  ".part"
 #define SEGMENT_INDEX ".index"
 
-enum { SEGMENT_MAGIC = 0x49524D46 /* "FMRI" */, SEGMENT_VERSION = 1, SEGMENT_OWNER = 72, SEGMENT_PROBLEM = PATH_MAX + 128 };
+enum { SEGMENT_MAGIC = 0x49524D46 /* "FMRI" */, SEGMENT_VERSION = 2, SEGMENT_OWNER = 72, SEGMENT_PROBLEM = PATH_MAX + 128 };
 
 /* At the beginning of an index. Numbers are little-endian; times are ns since 1970. */
 struct segment_head {
   uint32_t magic;
   uint16_t version;
-  uint16_t entry_bytes;
+  uint16_t entry_bytes;      /* in version 1 entries have no epoch */
   int64_t began;             /* when its first result could come */
   uint64_t payload;          /* bytes of one result or frame without what stands before it; 0: lines */
   char owner[SEGMENT_OWNER]; /* the pipeline, zeros behind it */
@@ -41,13 +41,14 @@ struct segment_entry {
   int64_t deadline;       /* its own; 0: none */
   uint32_t flags;
   uint32_t zero;
+  uint64_t epoch; /* of its producer; with the pipeline and `sequence` it names the frame for ever. 0: not known */
 };
 
 /* Whether an index begins as one. */
 bool segment_read_head(int index, struct segment_head *head);
 /* How many entries have all their bytes among the first `size` of the data, and where the last of these ends (0: none has). */
-uint64_t segment_count(int index, int64_t size, int64_t *end);
-bool segment_read_entry(int index, uint64_t number, struct segment_entry *entry);
+uint64_t segment_count(int index, const struct segment_head *head, int64_t size, int64_t *end);
+bool segment_read_entry(int index, const struct segment_head *head, uint64_t number, struct segment_entry *entry);
 
 /* What became of a segment. */
 struct segment_closed {

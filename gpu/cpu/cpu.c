@@ -60,7 +60,13 @@ static unsigned spinners(void) {
   return processors > 2 ? (processors - 1) / 2 : 0;
 }
 
-struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error) {
+struct gpu_device *cpu_open(unsigned index, unsigned workers, struct gpu_error *error) {
+#ifdef FRAMED_FAULTS
+  if (gpu_fault_has_lost(index)) {
+    gpu_error_set(error, ENODEV, "mend it, then framectl device NUMBER resume", "device %u is broken", index);
+    return NULL;
+  }
+#endif
   struct cpu_device *device = calloc(1, sizeof *device);
   if (!device) {
     gpu_error_set(error, ENOMEM, NULL, "no memory for the CPU backend");
@@ -68,6 +74,7 @@ struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error) {
   }
   device->base.backend = &cpu_backend;
   device->base.node = GPU_NO_NODE;
+  device->number = index;
   cpu_host_name(device->base.name);
   workers = workers ? workers : cpu_host_processors();
   device->base.workers = workers;

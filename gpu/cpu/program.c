@@ -230,6 +230,13 @@ void cpu_fault_illegal(void) {
   }
 }
 
+void cpu_fault_lost(void) {
+  const struct cpu_device *device = running_slot ? (struct cpu_device *)running_slot->program->base.device : NULL;
+  if (device && gpu_fault_has_lost(device->number)) {
+    cpu_fault_illegal();
+  }
+}
+
 void cpu_fault_hang(void) {
   if (running_slot) {
     struct cpu_program *program = running_slot->program;

@@ -8,6 +8,7 @@
 struct cpu_device {
   struct gpu_device base;
   struct pool *pool;
+  unsigned number;
 };
 
 /* Calls of the backend; see backend.h. */

@@ -147,6 +147,11 @@ static bool is_recent(unsigned index, const struct cudaDeviceProp *properties, s
          refuse(index, "it is older than the Turing generation", cudaErrorNoKernelImageForDevice, error);
 }
 
+unsigned cuda_count(void) {
+  int count = 0;
+  return set_environment(true) && cudaGetDeviceCount(&count) == cudaSuccess && count > 0 ? (unsigned)count : 0;
+}
+
 bool cuda_usable(unsigned index, struct gpu_error *error) {
   struct cudaDeviceProp properties;
   if (!count_devices(index, error)) {
@@ -186,6 +191,25 @@ static bool prepare(struct cuda_device *device, const struct gpu_calibration *kn
          calibrate(device, known, error);
 }
 
+/* A device keeps its number from process to process although one before it may be gone, which the driver does not count then.
+ */
+static bool find_index(struct cuda_device *device, unsigned index, const struct gpu_calibration *known,
+                       struct gpu_error *error) {
+  device->index = (int)index;
+#ifdef FRAMED_FAULTS
+  if (gpu_fault_has_lost(index)) {
+    return refuse(index, "it is broken", cudaErrorDeviceUnavailable, error);
+  }
+#endif
+  if (!known || !known->address[0]) {
+    return count_devices(index, error);
+  }
+  cudaError_t status = cudaDeviceGetByPCIBusId(&device->index, known->address);
+  char reason[GPU_TEXT / 2];
+  snprintf(reason, sizeof reason, "it is not at %s any more (%s)", known->address, cudaGetErrorString(status));
+  return status == cudaSuccess || refuse(index, reason, status, error);
+}
+
 struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known, struct gpu_error *error) {
   struct cuda_device *device = calloc(1, sizeof *device);
   if (!device || !set_environment(!known)) {
@@ -195,9 +219,8 @@ struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known
   }
   device->base.backend = &cuda_backend;
   device->base.node = GPU_NO_NODE;
-  device->index = (int)index;
   snprintf(device->base.name, sizeof device->base.name, "not yet opened");
-  if (!count_devices(index, error)) {
+  if (!find_index(device, index, known, error)) {
     free(device);
     return NULL;
   }

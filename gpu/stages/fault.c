@@ -15,15 +15,15 @@
 #define MAX_SEQUENCE 9007199254740992.0 /* what a double counts exactly */
 
 static const char *const no_yes[] = {"no", "yes", NULL};
-static const char *const kinds[] = {"illegal", "hang", "delay", NULL}; /* in the order of enum fault_kind */
+static const char *const kinds[] = {"illegal", "hang", "delay", "lost", NULL}; /* in the order of enum fault_kind */
 
 static const struct stage_parameter parameters[] = {
     {.name = "kind",
      .type = STAGE_CHOICE,
      .required = true,
-     .maximum = FAULT_DELAY,
+     .maximum = FAULT_LOST,
      .choices = kinds,
-     .help = "What strikes: an illegal access, a kernel that never ends, or a delay."},
+     .help = "What strikes: an illegal access, a kernel that never ends, a delay, or the end of the device."},
     {.name = "at", .type = STAGE_INTEGER, .maximum = MAX_SEQUENCE, .help = "Number of the first frame that is struck."},
     {.name = "every",
      .type = STAGE_INTEGER,
@@ -79,6 +79,9 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
       break;
     case FAULT_HANG:
       cpu_fault_hang();
+      break;
+    case FAULT_LOST:
+      cpu_fault_lost();
       break;
     case FAULT_DELAY:
       delay(constants.delay_ns);

@@ -35,6 +35,11 @@ __global__ void delay_kernel(uint64_t ns) {
   }
 }
 
+bool is_lost() {
+  int device = 0;
+  return cudaGetDevice(&device) == cudaSuccess && gpu_fault_has_lost(unsigned(device));
+}
+
 int strike(fault_constants constants, cudaStream_t stream) {
   switch (constants.kind) {
   case FAULT_ILLEGAL:
@@ -42,6 +47,11 @@ int strike(fault_constants constants, cudaStream_t stream) {
     break;
   case FAULT_HANG:
     hang_kernel<<<1, 1, 0, stream>>>(0);
+    break;
+  case FAULT_LOST:
+    if (is_lost()) {
+      illegal_kernel<<<1, 1, 0, stream>>>(reinterpret_cast<volatile uint64_t *>(uintptr_t(64)));
+    }
     break;
   case FAULT_DELAY:
     delay_kernel<<<1, 1, 0, stream>>>(constants.delay_ns);

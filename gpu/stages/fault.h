@@ -1,5 +1,7 @@
 /*
- * fault: passes frames on, but strikes some of them: an illegal access, a kernel that never ends, or a delay.
+ * fault: passes frames on, but strikes some of them: an illegal access, a kernel that never ends, or a delay; or
+ * with `lost` the end of its device for good, if that is one of those whose numbers stand in the file that FRAMED_FAULT_DEVICES
+ * names, none of which can be opened.
  *
  * It exists in test builds only (FRAMED_FAULTS). It strikes frame `at`, and every `every`th one after that, also when that runs
  * again unless `again` says no; frames that warm a program up are spared, so that a session starts whatever `at` says. Only
@@ -10,7 +12,7 @@
 
 #include "gpu/stage.h"
 
-enum fault_kind { FAULT_ILLEGAL, FAULT_HANG, FAULT_DELAY };
+enum fault_kind { FAULT_ILLEGAL, FAULT_HANG, FAULT_DELAY, FAULT_LOST };
 
 struct fault_constants {
   enum fault_kind kind;
@@ -23,6 +25,9 @@ extern const struct stage_descriptor fault_stage;
 
 /* Whether this frame warms a program up, and a byte was there for it. */
 bool fault_strikes_warm_up(uint64_t sequence);
+
+/* In backend.c: whether the file that FRAMED_FAULT_DEVICES names has the device's number in it, as one of several words. */
+bool gpu_fault_has_lost(unsigned device);
 
 int fault_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream);
 

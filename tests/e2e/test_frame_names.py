@@ -1,5 +1,6 @@
 """Pipeline, epoch and number name a frame for ever, whatever its producer speaks."""
 
+import json
 import signal
 import time
 
@@ -7,6 +8,7 @@ import pytest
 
 from harness import Daemon, numbered, pipeline, wait_until
 from harness.native import CONSUMER, PRODUCER, Native
+from harness.recordings import read_index
 from harness.store import settle, start
 
 SIZE = 64
@@ -51,6 +53,19 @@ def test_a_clients_own_number_stands_beside_it(place):
             results = [consumer.result() for _ in range(3)]
     assert [result.sequence for result in results] == [70, 7, 7]
     assert [result.number for result in results] == [0, 1, 2]
+
+
+def test_lines_of_json_and_recordings_say_the_same_names(place):
+    entries = {"cam0": pipeline(FORMAT, stages=[{"stats": {}}], sink={"protocol": "json"}, record={"file": str(place / "in-%H%M%S.raw")})}
+    with Daemon(place, entries) as daemon, daemon.reader() as reader, reader.socket.makefile() as told:
+        lines = []
+        for _ in range(2):
+            with daemon.producer() as producer:
+                producer.send(numbered(3, SIZE).tobytes())
+                lines += [json.loads(told.readline()) for _ in range(3)]
+    recorded = [(entry[9], entry[2]) for path in sorted(place.glob("in-*.raw")) for entry in read_index(path.with_name(f"{path.name}.index"))[1]]
+    assert recorded == [(line["epoch"], line["number"]) for line in lines] == sorted(recorded)
+    assert [number for _, number in recorded] == [0, 1, 2] * 2 and len(set(recorded)) == 6
 
 
 @pytest.mark.parametrize("lanes", [1, 2])

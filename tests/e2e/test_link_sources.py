@@ -111,6 +111,44 @@ def test_frames_of_a_box_that_dies_are_computed_by_another(place, server):
         assert names == {f"cam0:FRAMES:{number}" for number in range(1, 41)}
 
 
+def test_a_frame_that_no_box_ends_is_a_dead_letter(place, server):
+    """Also where each box dies over it: the queue alone would keep it for ever."""
+    with server.client() as nats:
+        queue(nats, 1)
+        dead_letters(nats)
+        with Daemon(place, {"cam0": entry(slots=1, stages=[slow_stage(60000)])}) as daemon:
+            daemon.leaves_frames = daemon.leaves_sockets = True
+            with Link(daemon, server, sources=source(ack_wait="500ms", deliver=1), sinks=sink()) as link:
+                link.wait("it has taken it", lambda view: view["in_flight"] == 1, "source")
+                link.kill()
+                daemon.kill()
+                daemon.start()
+                daemon.wait_ready()
+                link.start()
+                wait_until(lambda: nats.stored("DEAD") == 1 and nats.stored("FRAMES") == 0, lambda: link.log, 20)
+                assert nats.messages("DEAD", 1)[0].headers["Framed-Reason"] == "none of the 1 boxes that had it came to an end with it"
+            daemon.kill()
+            daemon.settled = True
+
+
+def test_a_queue_whose_server_is_killed_empties(place, server):
+    """What it had removed comes back with it, what it had not counts as delivered, and what is gone is delivered again."""
+    with Daemon(place, {"cam0": entry(slots=4, stages=[slow_stage(2)])}) as daemon:
+        with server.client() as nats:
+            queue(nats, 400)
+        with Link(daemon, server, sources=source(ack_wait="1s", deliver=100), sinks=sink()) as link:
+            for part in (100, 200):
+                with server.client() as nats:
+                    wait_until(lambda: nats.stored("RESULTS") > part, "some are stored", 20)
+                server.kill()
+                server.start()
+            with server.client() as nats:
+                wait_until(lambda: nats.stored("RESULTS") == 400, "all are stored", 30)
+                wait_until(lambda: nats.stored("FRAMES") == 0, lambda: f"the queue is empty: {nats.ask('CONSUMER.INFO.FRAMES.workers')}", 20)
+                names = {message.headers["Nats-Msg-Id"] for message in nats.messages("RESULTS", 400)}
+        assert names == {f"cam0:FRAMES:{number}" for number in range(1, 401)} and link.log.count("connected to the broker") == 6
+
+
 def test_frames_of_a_daemon_that_dies_are_given_back_at_once(place, server):
     with Daemon(place, {"cam0": entry(slots=4, stages=[slow_stage(20)])}) as daemon, server.client() as nats:
         queue(nats, 60)

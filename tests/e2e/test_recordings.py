@@ -96,8 +96,8 @@ def segments(place, glob="out-*", owner=b"cam0"):
         (*_, payload, writer), entries = read_index(path.with_name(path.name + ".index"))
         assert entries and writer.rstrip(b"\0") == owner and payload == SIZE
         at = entries[0][0]
-        for offset, size, sequence, _, stamp, came, _, _, _ in entries:
-            assert offset == at and size >= SIZE and stamp <= came, (path, sequence)
+        for offset, size, sequence, _, stamp, came, _, _, _, epoch in entries:
+            assert epoch and offset == at and size >= SIZE and stamp <= came, (path, sequence)
             at += size
         assert at == len(data), (path, at, len(data))
         found.append((entries[0][4], path, data, entries))

@@ -12,7 +12,7 @@ import pytest
 
 from harness import FRAMECTL, Background, Daemon, complete, limit, numbered, pipeline, run_framed, wait_until, whole
 from harness.native import PRODUCER, Native
-from harness.recordings import FORMAT, SIZE, feed, parts, read_index
+from harness.recordings import ENTRY, FORMAT, HEAD, SIZE, feed, parts, read_index
 
 # -- what comes in ----------------------------------------------------------------------------------------------------
 
@@ -186,6 +186,15 @@ def test_a_replay_gives_the_same_results(place, recorded_results, pace):
     recording, results = recorded_results
     again, _ = replay(place, recording, source={"file": str(recording), "pace": pace}, overload="drop-oldest")
     assert hashlib.sha256(again).digest() == hashlib.sha256(results).digest()
+
+
+def test_an_index_of_version_1_is_replayed(place, recorded_results):
+    """It has no epochs."""
+    recording, results = recorded_results
+    index = recording.with_name(f"{recording.name}.index")
+    head, entries = read_index(index)
+    index.write_bytes(HEAD.pack(head[0], 1, 64, *head[3:]) + b"".join(ENTRY.pack(*entry)[:64] for entry in entries))
+    assert replay(place, recording)[0] == results
 
 
 def test_a_replay_takes_as_long_as_the_recording(place):

@@ -119,7 +119,7 @@ bool broker_connect(struct broker *broker, const struct link_settings *link) {
   atomic_store(&broker->writes, false);
   natsStatus status = natsOptions_Create(&options);
   status = status == NATS_OK ? set_options(options, broker, link) : status;
-  bool prepared = status == NATS_OK && (!link->stream || broker_prepare(options, broker->settings, link, broker->why));
+  bool prepared = status == NATS_OK && (!link->stream || broker_prepare(broker, options, link));
   if (prepared) {
     status = attach(options, broker);
     status = status == NATS_OK ? subscribe(broker) : status;

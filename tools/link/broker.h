@@ -29,6 +29,7 @@ struct broker {
   int event;          /* wakes the owner when other threads of the library want something */
   _Atomic bool lost, writes;
   int socket;
+  uint64_t delivered;    /* of a source's work queue, as of the connection; 0: none, or its stream keeps what is done */
   char why[BROKER_TEXT]; /* it could not connect, or why it was lost */
 };
 
@@ -51,7 +52,6 @@ natsMsg *broker_take(struct broker *broker);
 size_t broker_largest(const struct broker *broker);
 
 /* admin.c: makes streams and consumers that are not there, over a connection of its own; may wait for some seconds. */
-bool broker_prepare(natsOptions *options, const struct settings *settings, const struct link_settings *link,
-                    char why[BROKER_TEXT]);
+bool broker_prepare(struct broker *broker, natsOptions *options, const struct link_settings *link);
 
 #endif

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/link/link.h"
+#include "tools/link/sweep.h"
 
 enum { JOBS = 2 * FRAMED_MAX_SLOTS };
 #define EXPIRES (5000 * MS)
@@ -37,6 +37,7 @@ struct source {
   unsigned asked; /* frames that were asked for and have not come */
   int64_t asked_at;
   int64_t told; /* when the queue was last told that frames are under way */
+  struct sweep sweep;
 };
 
 static bool source_open(struct link *link) {
@@ -48,8 +49,22 @@ static bool source_open(struct link *link) {
 
 static const char done[] = "+ACK", give_back[] = "-NAK", end[] = "+TERM", under_way[] = "+WPI";
 
+enum { BACK_FIRST_MS = 250, BACK_DOUBLED = 5 };
+
 static void tell(const struct link *link, const natsMsg *message, const char *word) {
   natsConnection_Publish(link->broker.connection, natsMsg_GetReply(message), word, (int)strlen(word));
+}
+
+/* Another box may have it at once; from the second time on it pauses, or a trouble that lasts would use up its deliveries. */
+static void tell_back(const struct link *link, const struct job *job) {
+  char word[64];
+  unsigned doubled = job->delivered < BACK_DOUBLED ? job->delivered : BACK_DOUBLED;
+  if (doubled < 2) {
+    tell(link, job->message, give_back);
+    return;
+  }
+  snprintf(word, sizeof word, "%s {\"delay\":%" PRId64 "}", give_back, (BACK_FIRST_MS << (doubled - 2)) * MS);
+  tell(link, job->message, word);
 }
 
 static void put_dead(const struct link *link, const struct job *job) {
@@ -118,7 +133,11 @@ static void tell_settled(struct link *link) {
       if (job->why[0]) {
         put_dead(link, job);
       }
-      tell(link, job->message, job->word);
+      if (job->word == give_back) {
+        tell_back(link, job);
+      } else {
+        tell(link, job->message, job->word);
+      }
       end_job(link, job);
     }
   }
@@ -199,19 +218,23 @@ static bool read_reply(const char *reply, uint64_t *number, unsigned *delivered)
 static void begin_job(struct link *link, natsMsg *message, uint64_t number, unsigned delivered) {
   struct source *source = link->state;
   struct job *job = free_job(source);
-  if (!job || !link->client || link->stopping) {
-    tell(link, message, give_back);
-    link_count(link, COUNT_GIVEN_BACK, 1);
-    natsMsg_Destroy(message);
+  if (!job) {
+    natsMsg_Destroy(message); /* more than was asked for: it is delivered again */
     return;
   }
-  size_t expected = framed_info(link->client)->input_bytes;
+  size_t got = (size_t)natsMsg_GetDataLength(message);
+  char why[96];
   *job = (struct job){.message = message, .number = number, .delivered = delivered};
   source->count++;
   atomic_store(&link->in_flight, source->count);
-  if ((size_t)natsMsg_GetDataLength(message) != expected) {
-    char why[96];
-    snprintf(why, sizeof why, "it has %d bytes, and a frame of the pipeline has %zu", natsMsg_GetDataLength(message), expected);
+  if (delivered > link->settings->deliver) {
+    snprintf(why, sizeof why, "none of the %u boxes that had it came to an end with it", delivered - 1);
+    settle(link, job, end, why);
+  } else if (!link->client || link->stopping) {
+    settle(link, job, give_back, NULL);
+  } else if (got != framed_info(link->client)->input_bytes) {
+    snprintf(why, sizeof why, "it has %zu bytes, and a frame of the pipeline has %zu", got,
+             framed_info(link->client)->input_bytes);
     settle(link, job, end, why);
   }
 }
@@ -220,6 +243,10 @@ static void source_take_message(struct link *link, natsMsg *message) {
   struct source *source = link->state;
   uint64_t number;
   unsigned delivered;
+  if (sweep_take(link, &source->sweep, message)) {
+    natsMsg_Destroy(message);
+    return;
+  }
   source->asked -= source->asked > 0;
   if (!read_reply(natsMsg_GetReply(message), &number, &delivered)) {
     natsMsg_Destroy(message); /* that there is none for now */
@@ -282,10 +309,15 @@ static int64_t source_turn(struct link *link, int64_t now) {
   if (link->client && !link->stopping) {
     ask(link, now);
   }
-  return source->count > 0 ? source->told + link->settings->ack_wait_ns / 3 : INT64_MAX;
+  int64_t sweep = sweep_turn(link, &source->sweep, now), tell_again = source->told + link->settings->ack_wait_ns / 3;
+  return source->count > 0 && tell_again < sweep ? tell_again : sweep;
 }
 
-static void source_broker_there(struct link *link) { ((struct source *)link->state)->asked = 0; }
+static void source_broker_there(struct link *link) {
+  struct source *source = link->state;
+  source->asked = 0;
+  sweep_begin(&source->sweep, &link->broker);
+}
 
 /* What was under way there may be computed elsewhere. */
 static void source_daemon_gone(struct link *link) {

@@ -30,13 +30,14 @@ class Server:
     def __init__(self, place, name="nats", **keys):
         self.folder = place / name
         self.folder.mkdir()
+        self.host = keys.get("host", "127.0.0.1")
         with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
+            free.bind((self.host, 0))
             self.port = free.getsockname()[1]
         self.file = self.folder / "server.json"
-        self.file.write_text(json.dumps({"host": "127.0.0.1", "port": self.port, "max_payload": 8 << 20,
+        self.file.write_text(json.dumps({"host": self.host, "port": self.port, "max_payload": 8 << 20,
                                          "jetstream": {"store_dir": str(self.folder)}, **keys}))
-        self.url = f"nats://127.0.0.1:{self.port}"
+        self.url = f"nats://{self.host}:{self.port}"
         self.process = None
 
     def __enter__(self):
@@ -53,7 +54,7 @@ class Server:
 
     def answers(self):
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 1) as found:
+            with socket.create_connection((self.host, self.port), 1) as found:
                 return found.recv(4) == b"INFO"
         except OSError:
             return False
@@ -65,7 +66,7 @@ class Server:
         self.process.wait(limit(10))
 
     def client(self, **options):
-        return Nats(self.port, **options)
+        return Nats(self.port, self.host, **options)
 
 
 class Message:
@@ -79,8 +80,8 @@ class Message:
 class Nats:
     """As much of a client as tests need: one thread, one thing at a time."""
 
-    def __init__(self, port, **options):
-        self.socket = socket.create_connection(("127.0.0.1", port), limit(20))
+    def __init__(self, port, host="127.0.0.1", **options):
+        self.socket = socket.create_connection((host, port), limit(20))
         self.file = self.socket.makefile("rb")
         self.inbox = f"_INBOX.test{id(self)}"
         self.numbers = itertools.count()
@@ -166,10 +167,10 @@ class Nats:
 
 
 class Link:
-    """framed-link beside a daemon, whose pipelines' sockets it takes from there."""
+    """framed-link beside a daemon, whose pipelines' sockets it takes from there; `within` is a command that runs it elsewhere."""
 
-    def __init__(self, daemon, server, *, sinks=None, sources=None, mqtt=None, **keys):
-        self.place = daemon.place
+    def __init__(self, daemon, server, *, sinks=None, sources=None, mqtt=None, within=(), **keys):
+        self.place, self.within = daemon.place, within
         self.file, self.log_file, self.metrics_file = (self.place / name for name in ("link.yaml", "link.log", "link.prom"))
         for name, entry in (sinks or {}).items():
             entry.setdefault("socket", daemon.config["pipelines"][name]["sink"]["socket"])
@@ -201,7 +202,7 @@ class Link:
 
     def start(self):
         with open(self.log_file, "ab") as log:
-            self.process = subprocess.Popen([LINK, "-c", self.file], stderr=log, env=environment())
+            self.process = subprocess.Popen([*self.within, LINK, "-c", self.file], stderr=log, env=environment())
 
     def kill(self):
         self.process.kill()

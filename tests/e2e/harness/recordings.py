@@ -8,14 +8,14 @@ SIZE = 16 << 10
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 
 HEAD = struct.Struct("<IHHqQ72s32x")
-ENTRY = struct.Struct("<QQQQqqqII")
+ENTRY = struct.Struct("<QQQQqqqIIQ")
 
 
 def read_index(path):
     """(the head, the entries) of an index, whose sizes must fit."""
     data = path.read_bytes()
     head = HEAD.unpack_from(data)
-    assert head[:3] == (0x49524D46, 1, ENTRY.size) and (len(data) - HEAD.size) % ENTRY.size == 0, (path, head, len(data))
+    assert head[:3] == (0x49524D46, 2, ENTRY.size) and (len(data) - HEAD.size) % ENTRY.size == 0, (path, head, len(data))
     return head, [ENTRY.unpack_from(data, at) for at in range(HEAD.size, len(data), ENTRY.size)]
 
 

@@ -6,7 +6,7 @@
 
 static const char *const rich =
     "log: {level: warning}\nlanes: 4\ndrain_timeout: 90s\nstatus: {socket: ./s, http: 127.0.0.1:9464, token: t}\n"
-    "gpu: {backend: cpu, device: 1, timeout: 1500ms}\n"
+    "gpu: {backend: cpu, device: 1, count: 4, timeout: 1500ms}\n"
     "limits: {sessions_per_user: 3, memory_per_user: 1.5GiB}\n"
     "realtime: {cpus: [65, 2, 3, 2], lock: true, priority: 20, policy: rr}\n"
     "models:\n"
@@ -15,6 +15,7 @@ static const char *const rich =
     "           precision: float32, instances: 3, output: all, shadow: {file: new.onnx}}\n"
     "pipelines:\n"
     "  cam0:\n"
+    "    devices: [2, 0]\n"
     "    source: {socket: /run/a b.sock, format: {pixels: gray, width: 640, height: 480}, owner: 0, group: 5,\n"
     "             allow: {users: [0, 1], groups: [2]}, mode: '0600', clients: 2, timeout: 3s, expect: 5s}\n"
     "    slots: 4\n    completion: spin\n    overload: drop-oldest\n    deadline: 0.05s\n    priority: high\n"
@@ -30,7 +31,7 @@ static const char *const rich =
 
 static const char *const canonical =
     "log:\n  level: warning\nlanes: 4\ndrain_timeout: 90s\nstatus:\n  socket: \"./s\"\n  http: \"127.0.0.1:9464\"\n  token: t\n"
-    "gpu:\n  backend: cpu\n  device: 1\n  timeout: 1500ms\n  faults: 5/min\n"
+    "gpu:\n  backend: cpu\n  device: 1\n  count: 4\n  timeout: 1500ms\n  faults: 5/min\n"
     "limits: {sessions_per_user: 3, readers_per_user: 32, memory_per_user: 1536MiB}\n"
     "realtime: {policy: rr, priority: 20, cpus: [2, 3, 65], lock: true}\n"
     "models:\n"
@@ -48,7 +49,7 @@ static const char *const canonical =
     "    shadow: {file: new.onnx}\n"
     "pipelines:\n"
     "  cam0:\n"
-    "    device: 1\n"
+    "    devices: [0, 2]\n"
     "    source:\n"
     "      socket: \"/run/a b.sock\"\n"
     "      protocol: raw\n"

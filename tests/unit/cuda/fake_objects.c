@@ -28,6 +28,11 @@ cudaError_t cudaGetDeviceCount(int *count) {
   return fake_begin();
 }
 
+cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *address) {
+  *device = address[0] ? 0 : 1;
+  return fake_begin();
+}
+
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
   snprintf(properties->name, sizeof properties->name, "Fake %d", device);
   properties->pciDomainID = 1;

@@ -147,10 +147,11 @@ static struct health *health_of(const bool oks[3]) {
   struct health *health = calloc(1, sizeof *health + 3 * sizeof health->items[0]);
   ck_assert_ptr_nonnull(health);
   health->count = 3;
+  static const enum health_kind kinds[] = {HEALTH_LANES, HEALTH_DEVICE, HEALTH_PIPELINE};
   for (int i = 0; i < 3; i++) {
     struct health_item *item = &health->items[i];
-    *item = (struct health_item){.kind = (enum health_kind)i, .ok = oks[i]};
-    snprintf(item->name, sizeof item->name, "%s", i == HEALTH_DEVICE ? "1" : i == HEALTH_PIPELINE ? "cam0" : "");
+    *item = (struct health_item){.kind = kinds[i], .ok = oks[i]};
+    snprintf(item->name, sizeof item->name, "%s", kinds[i] == HEALTH_DEVICE ? "1" : kinds[i] == HEALTH_PIPELINE ? "cam0" : "");
     snprintf(item->why, sizeof item->why, "%s", oks[i] ? "" : "it stands");
   }
   health_sum_up(health);
@@ -170,6 +171,22 @@ START_TEST(all_is_well_if_each_is) {
   ck_assert_int_eq(health->ok, cases[_i].why[0] == '\0');
   ck_assert_int_eq(health->live, health->ok);
   ck_assert_str_eq(health->why, cases[_i].why);
+  free(health);
+}
+END_TEST
+
+/* Nothing needs a device that is left out. */
+START_TEST(a_device_that_is_left_out_is_no_matter_of_life) {
+  struct health *health = calloc(1, sizeof *health + sizeof health->items[0]);
+  struct health_moment moment = moment_at(9000);
+  ck_assert_ptr_nonnull(health);
+  health->count = 1;
+  health_of_left_out(&moment, 3, at(4000), "it is broken", &health->items[0]);
+  health_sum_up(health);
+  ck_assert(health->live && !health->ok);
+  ck_assert_str_eq(health->why, "device 3: it is left out: it is broken");
+  ck_assert_str_eq(health_reason_names[health->items[0].reason], "left_out");
+  ck_assert_double_eq(health->items[0].since_s, 5);
   free(health);
 }
 END_TEST
@@ -213,6 +230,7 @@ Suite *health_suite(void) {
   tcase_add_loop_test(cases, a_pipeline_gets_its_frames_back, 0, sizeof pipeline_cases / sizeof pipeline_cases[0]);
   tcase_add_loop_test(cases, all_is_well_if_each_is, 0, 5);
   tcase_add_test(cases, troubles_are_no_matter_of_life);
+  tcase_add_test(cases, a_device_that_is_left_out_is_no_matter_of_life);
   suite_add_tcase(suite, cases);
   return suite;
 }

@@ -1,5 +1,5 @@
-/* Which lane a session goes to, and how many lanes there are. */
-#include "daemon/pipeline/engine.h"
+/* Which lane and device a session goes to, and how many lanes there are. */
+#include "daemon/pipeline/placement.h"
 
 #include "tests/unit/runner.h"
 
@@ -48,6 +48,36 @@ START_TEST(one_processor_is_left_for_the_control_loop) {
 }
 END_TEST
 
+START_TEST(a_session_goes_to_the_least_loaded_device_that_it_may_have) {
+  struct placement_device devices[] = {
+      {.is_open = true, .load = 20, .room = 100}, {.load = 0, .room = 100}, {.is_open = true, .load = 10, .room = 100}};
+  ck_assert_uint_eq(placement_device(devices, 3, 50), 2);
+  devices[2].room = 49; /* it is full */
+  ck_assert_uint_eq(placement_device(devices, 3, 50), 0);
+  devices[0].room = 0;
+  ck_assert_uint_eq(placement_device(devices, 3, 50), 3);
+  ck_assert_uint_eq(placement_device(devices, 3, 0), 2);
+  ck_assert_uint_eq(placement_device(devices, 0, 0), 0);
+}
+END_TEST
+
+START_TEST(sessions_fill_devices_evenly_and_then_where_there_is_room) {
+  struct placement_device devices[4] = {
+      {.is_open = true, .room = 1000}, {.is_open = true, .room = 30}, {.is_open = true, .room = 1000}, {.room = 1000}};
+  unsigned placed[4] = {0};
+  for (unsigned i = 0; i < 21; i++) {
+    unsigned at = placement_device(devices, 4, 10);
+    devices[at].load += 7;
+    devices[at].room -= 10;
+    placed[at]++;
+  }
+  ck_assert_uint_eq(placed[0], 9);
+  ck_assert_uint_eq(placed[1], 3);
+  ck_assert_uint_eq(placed[2], 9);
+  ck_assert_uint_eq(placed[3], 0);
+}
+END_TEST
+
 Suite *placement_suite(void);
 Suite *placement_suite(void) {
   Suite *suite = suite_create("placement");
@@ -57,6 +87,8 @@ Suite *placement_suite(void) {
   tcase_add_test(all, a_sink_goes_to_the_least_loaded_other_lane);
   tcase_add_test(all, only_large_results_are_worth_another_lane);
   tcase_add_test(all, one_processor_is_left_for_the_control_loop);
+  tcase_add_test(all, a_session_goes_to_the_least_loaded_device_that_it_may_have);
+  tcase_add_test(all, sessions_fill_devices_evenly_and_then_where_there_is_room);
   suite_add_tcase(suite, all);
   return suite;
 }

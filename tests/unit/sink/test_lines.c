@@ -39,7 +39,7 @@ static struct slot *make_slot(void) {
     flow.ring.slots[i].output = (unsigned char *)boxes[i];
   }
   struct slot *slot = slot_oldest(&flow.ring, SLOT_FREE);
-  slot->frame = (struct frame){.tag = 7, .began = 99};
+  slot->frame = (struct frame){.sequence = 3, .epoch = 1700, .tag = 7, .began = 99};
   account_open(&account, &slot->frame);
   for (enum slot_state state = SLOT_FILLING; state <= SLOT_EMITTING; state++) {
     slot_move(&flow.ring, slot, state);
@@ -68,7 +68,7 @@ static void set_up(void) {
 
 static void tear_down(void) { lane = lane_free(lane); }
 
-static const char expected[] = "{\"pipeline\":\"cam0\",\"sequence\":7,\"timestamp_ns\":99,"
+static const char expected[] = "{\"pipeline\":\"cam0\",\"sequence\":7,\"timestamp_ns\":99,\"epoch\":1700,\"number\":3,"
                                "\"boxes\":[{\"x\":1,\"y\":2,\"width\":3,\"height\":4,\"score\":0.5,\"class\":6}]}\n";
 
 static void expect_line(struct sink *sink) {

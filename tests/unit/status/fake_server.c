@@ -39,8 +39,9 @@ static void fill_cam0(struct pipeline_snapshot *snapshot) {
   snapshot->sessions = snapshot->clients = 1;
   snapshot->readers = 3;
   snapshot->listed = 1;
-  snapshot->list[0] =
-      (struct pipeline_client){.pid = 42, .uid = 7, .process = "ffmpeg", .since = 1, .frames = 1000, .waiting = "reader"};
+  snapshot->list[0] = (struct pipeline_client){
+      .pid = 42, .uid = 7, .process = "ffmpeg", .since = 1, .frames = 1000, .waiting = "reader", .device = 1};
+  snapshot->devices = 3;
   snapshot->missed = 5;
   snapshot->refused = 7;
   snapshot->refusal = (struct refusal){.at = 1, .text = "somebody was refused", .remedy = "do not come again"};
@@ -182,6 +183,10 @@ static void fake_device(const struct server *server, unsigned index, struct devi
   static const double figures[NVML_FIGURES] = {0.42, 2e9, 150e9, 61, 312.5, 1.98e9, NAN};
   *view =
       (struct device_view){.number = index, .name = server->view.device, .address = "", .figures = index == 0 ? figures : NULL};
+  view->state = index == 0 ? "open" : "failed";
+  view->producers = index == 0 ? 1 : 0;
+  view->text = "it is broken";
+  view->since = index == 0 ? 0 : 1;
 }
 
 static struct health *fake_health(const struct server *server) {
@@ -215,6 +220,13 @@ static struct pipeline *fake_pipeline(const struct server *server, unsigned inde
   return (struct pipeline *)&server->pipelines[index];
 }
 
+static void fake_device_command(struct server *server, const struct device_order *order) {
+  (void)server;
+  order->answer(
+      order->context, 200,
+      json_pack("{s:i, s:s}", "device", (int)order->number, "did", order->command == DEVICE_DRAIN ? "drain" : "resume"));
+}
+
 static void set_ops(struct server *server) {
   server->ops = (struct status_ops){.server = server,
                                     .loop = &server->loop,
@@ -227,6 +239,7 @@ static void set_ops(struct server *server) {
                                     .reload = fake_reload,
                                     .upgrade = fake_upgrade,
                                     .command = fake_command,
+                                    .device_command = fake_device_command,
                                     .trace = fake_trace,
                                     .picture = fake_picture};
 }
@@ -262,6 +275,11 @@ struct server *fake_server_new(void) {
 void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snapshot) { *snapshot = pipeline->snapshot; }
 
 const struct config_pipeline *pipeline_config(const struct pipeline *pipeline) { return pipeline->config; }
+
+unsigned pipeline_device(const struct pipeline *pipeline, unsigned producer) {
+  (void)producer;
+  return pipeline->config->device;
+}
 
 unsigned pipeline_seats(const struct pipeline *pipeline) {
   (void)pipeline;

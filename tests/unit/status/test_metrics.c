@@ -46,7 +46,11 @@ START_TEST(has_counters_of_each_pipeline) {
   expect_line(text, "framed_device_memory_total_bytes{device=\"0\"} 150000000000");
   expect_line(text, "framed_device_power_watts{device=\"0\"} 312.5");
   ck_assert_ptr_null(strstr(text, "framed_device_memory_clock_hertz{"));
-  ck_assert_ptr_null(strstr(text, "device=\"1\""));
+  ck_assert_ptr_null(strstr(text, "framed_device_load_ratio{device=\"1\""));
+  expect_line(text, "framed_device_state{device=\"0\",state=\"open\"} 1");
+  expect_line(text, "framed_device_state{device=\"1\",state=\"failed\"} 1");
+  expect_line(text, "framed_device_state{device=\"1\",state=\"open\"} 0");
+  expect_line(text, "framed_device_producers{device=\"0\"} 1");
   expect_line(text, "framed_device_busy_seconds_total{pipeline=\"cam0\"} 7.25");
   expect_line(text, "framed_overlap_ratio{pipeline=\"cam0\"} 0.48");
   expect_line(text, "framed_overlap_speedup{pipeline=\"idle\"} 0");

@@ -71,6 +71,9 @@ START_TEST(commands_reach_the_server) {
   site_open(&site, false);
   ask_and_expect(&site, "POST", "/v1/reload", "200", "\"ok\": true");
   ck_assert_uint_eq(site.server->reloads, 1);
+  ask_and_expect(&site, "POST", "/v1/devices/1/drain", "200", "\"did\": \"drain\"");
+  ask_and_expect(&site, "POST", "/v1/devices/0/resume", "200", "\"did\": \"resume\"");
+  ask_and_expect(&site, "POST", "/v1/devices/first/drain", "404", "by its number");
   ask_and_expect(&site, "POST", "/v1/pipelines/cam0/pause", "200", "\"ok\": true");
   ck_assert_int_eq(site.server->command, PIPELINE_COMMAND_PAUSE);
   ck_assert_str_eq(site.server->command_pipeline, "cam0");

@@ -18,24 +18,25 @@ enum { GUARD = 0x5a };
 static char *line;
 
 /* Writes a line into exactly as much room as it may take. */
-static const char *write_line_of(const struct json_shape *shape, uint64_t sequence, int64_t timestamp, const float *values) {
+static const char *write_line_of(const struct json_shape *shape, const struct json_frame *frame, const float *values) {
   size_t most = json_most_bytes(shape);
   free(line);
   line = malloc(most + 2);
   line[most] = GUARD;
-  size_t bytes = json_write_line(shape, sequence, timestamp, values, line);
+  size_t bytes = json_write_line(shape, frame, values, line);
   require(bytes <= most && line[most] == GUARD, "%zu bytes were written into %zu", bytes, most);
   line[bytes] = '\0';
   return line;
 }
 
 static const char *write_line(const struct json_shape *shape, const float *values) {
-  return write_line_of(shape, 12, 3400, values);
+  static const struct json_frame frame = {.sequence = 12, .epoch = 1700, .number = 5, .timestamp = 3400};
+  return write_line_of(shape, &frame, values);
 }
 
 /* -- whole lines --------------------------------------------------------------------------------------------------- */
 
-#define HEAD "{\"pipeline\":\"cam0\",\"sequence\":12,\"timestamp_ns\":3400,"
+#define HEAD "{\"pipeline\":\"cam0\",\"sequence\":12,\"timestamp_ns\":3400,\"epoch\":1700,\"number\":5,"
 
 static const char *const labels[] = {"cat", "dog"};
 
@@ -183,7 +184,7 @@ START_TEST(longest_line_fits) {
     values[i] = is_class ? 0 : longest;
   }
   values[0] = _i == JSON_MOTION ? (float)shape.rows : values[0];
-  write_line_of(&shape, UINT64_MAX, INT64_MIN, values);
+  write_line_of(&shape, &(struct json_frame){UINT64_MAX, UINT64_MAX, UINT64_MAX, INT64_MIN}, values);
   free(values);
 }
 END_TEST

@@ -13,6 +13,7 @@ enum cudaError {
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorDeviceUnavailable = 46,
   cudaErrorECCUncorrectable = 214,
   cudaErrorNvlinkUncorrectable = 220,
   cudaErrorUnsupportedPtxVersion = 222,
@@ -62,6 +63,7 @@ cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorName(cudaError_t status);
 const char *cudaGetErrorString(cudaError_t status);
 cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *address);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total);

@@ -1,0 +1,422 @@
+/*
+ * The devices of the engine: which are opened, which are left out, and which session is on which.
+ *
+ * A device is left out when it was drained, or when it failed for good, which is: it cannot be opened, or it failed again and
+ * again. Nothing is moved while frames run. Whoever leaves a device out or takes it back lets another process follow, which
+ * places all sessions anew on what is there, with their frames.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/base/formats.h"
+#include "daemon/base/log.h"
+#include "daemon/base/log_text.h"
+#include "daemon/measure/clock.h"
+#include "daemon/pipeline/placement.h"
+#include "daemon/pipeline/private.h"
+
+const char *const engine_absence_names[] = {[ENGINE_DRAINED] = "drained", [ENGINE_FAILED] = "failed"};
+
+bool engine_failure(struct failure *failure, const struct gpu_error *error) {
+  return failure_set(failure, error->no_device ? EXIT_STATUS_NO_GPU : EXIT_STATUS_INTERNAL, error->remedy, "%s", error->text);
+}
+
+/* -- questions -------------------------------------------------------------------------------------------------------- */
+
+static struct opened *find_device(const struct engine *engine, unsigned index) {
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    if (engine->devices[i].index == index) {
+      return &engine->devices[i];
+    }
+  }
+  return NULL;
+}
+
+struct gpu_device *engine_device(const struct engine *engine, unsigned index) {
+  const struct opened *opened = find_device(engine, index);
+  return opened ? opened->device : NULL;
+}
+
+_Atomic int64_t *engine_completion(const struct engine *engine, unsigned index) {
+  struct opened *opened = find_device(engine, index);
+  return opened ? &opened->completion : NULL;
+}
+
+double *engine_served(const struct engine *engine, unsigned index) {
+  struct opened *opened = find_device(engine, index);
+  return opened ? opened->served : NULL;
+}
+
+struct retry *engine_trial(struct engine *engine, unsigned index) {
+  struct opened *opened = find_device(engine, index);
+  return opened ? &opened->retry : NULL;
+}
+
+struct gpu_device *engine_main_device(const struct engine *engine) {
+  return engine->devices[0].device;
+}
+
+unsigned engine_lost(const struct engine *engine) {
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    if (gpu_is_lost(engine->devices[i].device)) {
+      return engine->devices[i].index;
+    }
+  }
+  return NO_DEVICE;
+}
+
+unsigned engine_devices(const struct engine *engine) { return engine->device_count; }
+
+unsigned engine_device_number(const struct engine *engine, unsigned index) { return engine->devices[index].index; }
+
+unsigned engine_producers(const struct engine *engine, unsigned index) {
+  const struct opened *opened = find_device(engine, index);
+  return opened ? opened->producers : 0;
+}
+
+void engine_usage(const struct engine *engine, struct gpu_usage *usage) {
+  *usage = (struct gpu_usage){0};
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    struct gpu_usage one;
+    gpu_usage(engine->devices[i].device, &one);
+    usage->pinned += one.pinned;
+    usage->allocated += one.allocated;
+  }
+}
+
+bool engine_anchor(struct engine *engine, struct gpu_error *error) {
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    if (!gpu_anchor(engine->devices[i].device, error)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* -- which devices a pipeline may have, as bits -------------------------------------------------------------------------- */
+
+static uint64_t bit(unsigned number) { return UINT64_C(1) << number; }
+
+static uint64_t named_by(const struct engine *engine, const struct config_pipeline *config) {
+  if (config->devices == CONFIG_ALL_DEVICES) {
+    return engine->there < ENGINE_MOST_DEVICES ? bit(engine->there) - 1 : CONFIG_ALL_DEVICES;
+  }
+  return config->devices != 0 ? config->devices : bit(config->device);
+}
+
+static uint64_t named_by_any(const struct engine *engine, const struct config *config) {
+  uint64_t named = bit(config->gpu.device);
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    named |= named_by(engine, &config->pipelines[i]);
+  }
+  return named;
+}
+
+static uint64_t left_out(const struct engine *engine) {
+  uint64_t bits = 0;
+  for (unsigned i = 0; i < engine->absent_count; i++) {
+    bits |= bit(engine->absents[i].number);
+  }
+  return bits;
+}
+
+bool engine_can_spare(const struct engine *engine, const struct config *config, unsigned number, const char **pipeline) {
+  uint64_t stays = ~(left_out(engine) | bit(number));
+  const char *without = NULL;
+  for (unsigned i = 0; i < config->pipeline_count && !without; i++) {
+    without = (named_by(engine, &config->pipelines[i]) & stays) == 0 ? config->pipelines[i].name : NULL;
+  }
+  if (pipeline) {
+    *pipeline = without;
+  }
+  return !without && (named_by_any(engine, config) & stays) != 0;
+}
+
+/* -- devices that are left out --------------------------------------------------------------------------------------------- */
+
+unsigned engine_absents(const struct engine *engine) { return engine->absent_count; }
+
+const struct engine_absent *engine_absent(const struct engine *engine, unsigned index) { return &engine->absents[index]; }
+
+const struct engine_absent *engine_find_absent(const struct engine *engine, unsigned number) {
+  for (unsigned i = 0; i < engine->absent_count; i++) {
+    if (engine->absents[i].number == number) {
+      return &engine->absents[i];
+    }
+  }
+  return NULL;
+}
+
+void engine_leave_out(struct engine *engine, unsigned number, enum engine_absence why, const char *text) {
+  const struct gpu_device *device = engine_device(engine, number);
+  engine_take_back(engine, number);
+  struct engine_absent *absent = &engine->absents[engine->absent_count++];
+  *absent = (struct engine_absent){.number = number, .why = why, .since = clock_now()};
+  snprintf(absent->name, sizeof absent->name, "%s", device ? gpu_device_name(device) : "");
+  snprintf(absent->text, sizeof absent->text, "%s", text);
+}
+
+void engine_take_back(struct engine *engine, unsigned number) {
+  unsigned kept = 0;
+  for (unsigned i = 0; i < engine->absent_count; i++) {
+    if (engine->absents[i].number != number) {
+      engine->absents[kept++] = engine->absents[i];
+    }
+  }
+  engine->absent_count = kept;
+}
+
+/* -- from one process to the next ------------------------------------------------------------------------------------------ */
+
+static void pass_absents(struct engine *engine, struct codec *codec) {
+  codec_pass_below(codec, &engine->absent_count, ENGINE_MOST_DEVICES + 1);
+  for (unsigned i = 0; i < engine->absent_count; i++) {
+    struct engine_absent *absent = &engine->absents[i];
+    codec_pass_below(codec, &absent->number, ENGINE_MOST_DEVICES);
+    codec_pass_below(codec, &absent->why, ENGINE_FAILED + 1);
+    codec_pass_time(codec, &absent->since);
+    CODEC_PASS(codec, absent->name);
+    CODEC_PASS(codec, absent->text);
+    absent->name[sizeof absent->name - 1] = absent->text[sizeof absent->text - 1] = '\0';
+  }
+}
+
+/* What a process before this one measured; those of devices that are left out are kept for when they come back. */
+static void take_known(struct engine *engine, struct codec *codec) {
+  unsigned count = 0;
+  codec_pass_below(codec, &count, ENGINE_MOST_DEVICES + 1);
+  for (unsigned i = 0; i < count; i++) {
+    unsigned number = 0;
+    codec_pass_below(codec, &number, ENGINE_MOST_DEVICES);
+    CODEC_PASS(codec, engine->known[number].calibration);
+    engine->known[number].is_known = true;
+  }
+}
+
+void engine_put(struct engine *engine, struct codec *codec) {
+  unsigned count = 0;
+  pass_absents(engine, codec);
+  for (unsigned i = 0; i < engine->device_count && !codec->live; i++) { /* else they may be measured at this moment */
+    struct known *known = &engine->known[engine->devices[i].index];
+    gpu_calibration(engine->devices[i].device, &known->calibration);
+    known->is_known = true;
+  }
+  for (unsigned number = 0; number < ENGINE_MOST_DEVICES; number++) {
+    count += engine->known[number].is_known;
+  }
+  CODEC_PASS(codec, count);
+  for (unsigned number = 0; number < ENGINE_MOST_DEVICES; number++) {
+    if (engine->known[number].is_known) {
+      codec_pass_below(codec, &number, ENGINE_MOST_DEVICES);
+      CODEC_PASS(codec, engine->known[number].calibration);
+    }
+  }
+}
+
+/* -- opening ------------------------------------------------------------------------------------------------------------------
+ */
+
+/* The processors are shared among the devices of the CPU backend; 0: one device has all. */
+static unsigned workers_of_each(uint64_t named) {
+  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  unsigned devices = (unsigned)__builtin_popcountll(named);
+  unsigned each = processors > 0 ? (unsigned)processors / devices : 1;
+  return devices < 2 ? 0 : each > 0 ? each : 1;
+}
+
+static bool open_device(struct engine *engine, const struct config *config, unsigned index, struct failure *failure) {
+  const struct known *known = &engine->known[index];
+  struct gpu_error error = {.stage = -1};
+  unsigned workers = workers_of_each(named_by_any(engine, config));
+  struct gpu_device *device = gpu_open_calibrated(formats_backend(config->gpu.backend), index, workers,
+                                                  known->is_known ? &known->calibration : NULL, &error);
+  if (!device) {
+    engine_failure(failure, &error);
+    failure->device = !error.no_device;
+    return false;
+  }
+  struct opened *opened = &engine->devices[engine->device_count++];
+  opened->index = index;
+  opened->device = device;
+  return true;
+}
+
+/* A device that was there before, or is there, is broken; another one may just be a mistake in the configuration. */
+static bool may_leave_out(const struct engine *engine, const struct config *config, unsigned index) {
+  return engine_can_spare(engine, config, index, NULL) &&
+         (engine->known[index].is_known || index < gpu_count(formats_backend(config->gpu.backend), config->gpu.count));
+}
+
+static void leave_broken_out(struct engine *engine, unsigned index, const char *text) {
+  engine_leave_out(engine, index, ENGINE_FAILED, text);
+  log_event(LOG_DEVICE, NULL, "device %u is left out, and the sessions that were to be on it are on others: %s", index, text);
+}
+
+static bool open_or_leave_out(struct engine *engine, const struct config *config, unsigned index, struct failure *failure) {
+  if (engine_device(engine, index) || engine_find_absent(engine, index) || open_device(engine, config, index, failure)) {
+    return true;
+  }
+  if (!may_leave_out(engine, config, index)) {
+    return false;
+  }
+  leave_broken_out(engine, index, failure->text);
+  return true;
+}
+
+/* The slots of the sessions on the device that has most of them. */
+static unsigned most_slots(const struct engine *engine, const struct config *config) {
+  unsigned most = 0;
+  for (unsigned number = 0; number < ENGINE_MOST_DEVICES; number++) {
+    unsigned slots = 0;
+    for (unsigned i = 0; i < config->pipeline_count; i++) {
+      const struct config_pipeline *pipeline = &config->pipelines[i];
+      uint64_t named = named_by(engine, pipeline);
+      unsigned share = (unsigned)__builtin_popcountll(named);
+      slots += named & bit(number) ? pipeline->slots * (pipeline->source.clients + share - 1) / share : 0;
+    }
+    most = slots > most ? slots : most;
+  }
+  return most;
+}
+
+static bool names_all(const struct config *config) {
+  bool all = false;
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    all = all || config->pipelines[i].devices == CONFIG_ALL_DEVICES;
+  }
+  return all;
+}
+
+static bool open_all(struct engine *engine, const struct config *config, struct failure *failure) {
+  uint64_t named = named_by_any(engine, config);
+  if (!open_or_leave_out(engine, config, config->gpu.device, failure)) {
+    return false;
+  }
+  for (unsigned number = 0; number < ENGINE_MOST_DEVICES; number++) {
+    if (named & bit(number) && !open_or_leave_out(engine, config, number, failure)) {
+      return false;
+    }
+  }
+  return engine->device_count > 0 ||
+         failure_set(failure, EXIT_STATUS_GPU_LOST, "restart the daemon", "every device is left out");
+}
+
+bool engine_open_devices(struct engine *engine, const struct config *config, struct codec *codec,
+                         const struct engine_broken *broken, struct failure *failure) {
+  engine->devices = calloc(ENGINE_MOST_DEVICES, sizeof *engine->devices);
+  engine->absents = calloc(ENGINE_MOST_DEVICES, sizeof *engine->absents);
+  engine->known = calloc(ENGINE_MOST_DEVICES, sizeof *engine->known);
+  if (!engine->devices || !engine->absents || !engine->known) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
+  }
+  if (codec) {
+    pass_absents(engine, codec);
+    take_known(engine, codec);
+  }
+  gpu_expect(most_slots(engine, config));
+  engine->there = names_all(config) ? gpu_count(formats_backend(config->gpu.backend), config->gpu.count) : 0;
+  if (broken->number < ENGINE_MOST_DEVICES && engine_can_spare(engine, config, broken->number, NULL)) {
+    leave_broken_out(engine, broken->number, broken->text);
+  }
+  return open_all(engine, config, failure);
+}
+
+void engine_close_devices(struct engine *engine) {
+  while (engine->devices && engine->device_count > 0) {
+    struct opened *opened = &engine->devices[--engine->device_count];
+    gpu_close(opened->device);
+    retry_clear(&opened->retry);
+  }
+  free(engine->devices);
+  free(engine->absents);
+  free(engine->known);
+}
+
+/* -- sessions on devices ----------------------------------------------------------------------------------------------------
+ */
+
+/* What keeps a pipeline from any of its devices. */
+static bool refuse_devices(const struct engine *engine, const struct config_pipeline *config, uint64_t missing,
+                           struct failure *failure) {
+  unsigned number = (unsigned)__builtin_ctzll(missing);
+  const struct engine_absent *absent = engine_find_absent(engine, number);
+  if (absent) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "bring it back with framectl device NUMBER resume, or name another one",
+                       "pipeline '%s' has no device: device %u is left out (%s)", config->name, number,
+                       engine_absence_names[absent->why]);
+  }
+  return failure_set(failure, EXIT_STATUS_CONFIG, "restart the daemon to open it",
+                     "pipeline '%s' wants device %u, which was not in use when the daemon started", config->name, number);
+}
+
+static bool refuse_memory(const struct engine *engine, const struct config_pipeline *config, uint64_t named, size_t total,
+                          struct failure *failure) {
+  char needed_text[BYTES_TEXT], available_text[BYTES_TEXT];
+  size_t available = 0;
+  const char *name = NULL;
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    size_t left, all;
+    if (named & bit(engine->devices[i].index) && gpu_memory(engine->devices[i].device, &left, &all)) {
+      name = name ? "its devices together" : gpu_device_name(engine->devices[i].device);
+      available += left;
+    }
+  }
+  return failure_set(failure, EXIT_STATUS_CONFIG, "use fewer slots or clients, smaller frames, or another device",
+                     "pipeline '%s' takes %s of device memory, and %s has %s left", config->name,
+                     text_of_bytes(total, needed_text), name ? name : "no device", text_of_bytes(available, available_text));
+}
+
+/* What a device does not tell counts as room enough. */
+static void look_at(const struct engine *engine, uint64_t named, struct placement_device *devices) {
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    struct opened *opened = &engine->devices[i];
+    size_t total, room = SIZE_MAX;
+    bool is_open = named & bit(opened->index);
+    if (is_open && !gpu_memory(opened->device, &room, &total)) {
+      room = SIZE_MAX;
+    }
+    devices[i] = (struct placement_device){.is_open = is_open, .load = atomic_load(&opened->load), .room = room};
+  }
+}
+
+static struct engine_place place_on(struct opened *opened) {
+  return (struct engine_place){.number = opened->index,
+                               .device = opened->device,
+                               .completion = &opened->completion,
+                               .retry = &opened->retry,
+                               .producers = &opened->producers};
+}
+
+bool engine_place_sessions(struct engine *engine, const struct config_pipeline *config, struct engine_place *places,
+                           unsigned count, size_t bytes, size_t needed, struct failure *failure) {
+  struct placement_device devices[ENGINE_MOST_DEVICES];
+  uint64_t named = named_by(engine, config), open = 0;
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    open |= bit(engine->devices[i].index) & named;
+  }
+  uint64_t missing = named & ~open & ~left_out(engine);
+  if (missing != 0 || open == 0) {
+    return refuse_devices(engine, config, missing != 0 ? missing : named, failure);
+  }
+  look_at(engine, named, devices);
+  for (unsigned i = 0; i < count; i++) {
+    unsigned at = placement_device(devices, engine->device_count, needed);
+    if (at == engine->device_count) {
+      return refuse_memory(engine, config, named, needed * count, failure);
+    }
+    devices[at].load += bytes;
+    devices[at].room -= needed;
+    atomic_fetch_add(&engine->devices[at].load, bytes);
+    places[i] = place_on(&engine->devices[at]);
+  }
+  return true;
+}
+
+void engine_take_off(struct engine *engine, const struct engine_place *place, size_t bytes) {
+  struct opened *opened = find_device(engine, place->number);
+  if (place->device && opened) {
+    atomic_fetch_sub(&opened->load, bytes);
+  }
+}

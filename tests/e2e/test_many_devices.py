@@ -1,0 +1,214 @@
+"""Sessions on several devices: where they are placed, and how they move when a device fails for good, is drained, or comes back.
+
+The CPU backend is as many devices as `gpu.count` says. The `fault` stage, kind `lost`, ends those for good whose numbers stand in
+the file that FRAMED_FAULT_DEVICES names, and none of these can be opened.
+"""
+
+import itertools
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+from harness import BACKEND, Background, Client, Daemon, numbered, pipeline, wait_until
+
+SIZE = 512
+FORMAT = {"dtype": "uint8", "shape": [SIZE]}
+GPU_LOST = 71
+LOST = {"fault": {"kind": "lost"}}
+
+pytestmark = pytest.mark.skipif(BACKEND != "cpu", reason="the devices are those of the CPU backend")
+
+
+class Many(Daemon):
+    def __init__(self, place, pipelines, count=4, faults="60/min", **keys):
+        self.broken = place / "broken"
+        self.broken.write_text("")
+        super().__init__(place, pipelines, gpu={"backend": "cpu", "count": count, "faults": faults},
+                         env={"FRAMED_FAULT_DEVICES": str(self.broken)}, lanes=2, **keys)
+
+    def break_devices(self, *numbers):
+        """At once for whoever reads the file meanwhile."""
+        new = self.broken.with_suffix(".new")
+        new.write_text(" ".join(map(str, numbers)))
+        new.rename(self.broken)
+
+    def wait_state(self, device, state):
+        def there():
+            return self.status()["devices"].get(str(device), {}).get("state") == state
+        wait_until(there, lambda: f"device {device} is {state}: {self.last.get('devices')}\n{self.log}", 30)
+        return self.last["devices"][str(device)]
+
+    def places(self):
+        """The device of each producer, by pipeline."""
+        return {name: [client["device"] for client in view["connected"]] for name, view in self.status()["pipelines"].items()}
+
+    def health(self):
+        return self.request("GET", "/v1/health")
+
+
+def talking(clients=4, slots=2):
+    return pipeline(FORMAT, source={"clients": clients}, sink={"reply": True}, slots=slots, devices="all", stages=[LOST])
+
+
+class Traffic:
+    """Clients that send frames for as long as they are in use, and demand each result in order."""
+
+    def __init__(self, daemon, name="cam0", clients=4):
+        self.daemon, self.ending, self.counts = daemon, threading.Event(), [0] * clients
+        self.clients = [Client(daemon.path(name, "source")) for _ in range(clients)]
+        self.threads = [Background(self.talk, index) for index in range(clients)]
+
+    def talk(self, index):
+        client = self.clients[index]
+        for first in itertools.count(step=4):
+            if self.ending.is_set():
+                return
+            frames = numbered(4, SIZE, first=first)
+            client.send(frames.tobytes())
+            np.testing.assert_array_equal(np.frombuffer(client.read(4 * SIZE), np.uint8).reshape(4, SIZE), frames)
+            self.counts[index] += 4
+
+    def wait_more(self):
+        """Until each of them got results of frames that were sent after this call."""
+        before = list(self.counts)
+        wait_until(lambda: all(now >= then + 8 for now, then in zip(self.counts, before)),
+                   lambda: f"frames go on: {before}, then {self.counts}\n{self.daemon.log}", 30)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.ending.set()
+        if error[0] is None:
+            for thread in self.threads:
+                thread.join()
+        for client in self.clients:
+            client.close()
+
+
+def test_sessions_are_spread_over_the_devices(place):
+    """Eight pipelines of eight producers: whoever comes is on the device with the fewest."""
+    entries = {f"cam{i}": pipeline(FORMAT, source={"clients": 8}, sink={"reply": True}, slots=1, devices="all") for i in range(8)}
+    with Many(place, entries) as daemon:
+        clients = []
+        for turn in range(8):
+            for name in entries:
+                client = Client(daemon.path(name, "source"))
+                client.send(numbered(1, SIZE).tobytes())
+                assert client.read(SIZE) == numbered(1, SIZE).tobytes()
+                clients.append(client)
+            counts = [daemon.status()["devices"][str(device)]["producers"] for device in range(4)]
+            assert counts == [2 * (turn + 1)] * 4, counts
+        assert all(sorted(devices) == [0, 0, 1, 1, 2, 2, 3, 3] for devices in daemon.places().values()), daemon.places()
+        assert daemon.last["pipelines"]["cam3"]["devices"] == [0, 1, 2, 3]
+        assert 'framed_device_producers{device="2"} 16' in daemon.metrics()
+        for client in clients:
+            client.close()
+        wait_until(lambda: daemon.status()["devices"]["2"]["producers"] == 0, "nobody is there any more")
+
+
+def test_a_list_names_the_devices(place):
+    entries = {"cam0": pipeline(FORMAT, source={"clients": 4}, sink={"reply": True}, devices=[1, 3]), "cam1": pipeline(FORMAT)}
+    with Many(place, entries) as daemon:
+        assert {name: view["devices"] for name, view in daemon.status()["pipelines"].items()} == {"cam0": [1, 3], "cam1": [0]}
+        assert set(daemon.last["devices"]) == {"0", "1", "3"}
+
+
+def test_a_device_that_fails_for_good_is_left_out(place):
+    """Its sessions go on with the others, with every frame; health and a metric say so until it is brought back."""
+    with Many(place, {"cam0": talking()}) as daemon:
+        with Traffic(daemon) as traffic:
+            traffic.wait_more()
+            daemon.break_devices(1)
+            assert "broken" in daemon.wait_state(1, "failed")["text"]
+            traffic.wait_more()
+            assert sorted(daemon.places()["cam0"]) in ([0, 0, 2, 3], [0, 2, 2, 3], [0, 2, 3, 3]), daemon.last
+            code, body = daemon.health()
+            assert code == 503 and '"left_out"' in body and "device 1: it is left out" in body, body
+            assert daemon.request("GET", "/v1/live")[0] == 200
+            assert 'framed_device_state{device="1",state="failed"} 1' in daemon.metrics()
+            code, answer = daemon.post("/v1/devices/1/drain")
+            assert code == 409 and "left out" in answer["error"], answer
+            daemon.command("/v1/devices/1/resume")  # it is still broken
+            wait_until(lambda: daemon.status()["handovers"]["device"] == 1, "it was tried")
+            daemon.wait_state(1, "failed")
+            daemon.break_devices()
+            daemon.command("/v1/devices/1/resume")
+            daemon.wait_state(1, "open")
+            traffic.wait_more()
+            assert sorted(daemon.places()["cam0"]) == [0, 1, 2, 3], daemon.last
+            assert daemon.health()[0] == 200
+        count = sum(traffic.counts)
+        daemon.account(came=count, emitted=count)
+
+
+def test_a_device_is_drained_and_comes_back(place):
+    with Many(place, {"cam0": talking()}) as daemon:
+        with Traffic(daemon) as traffic:
+            traffic.wait_more()
+            process = daemon.process.pid
+            assert daemon.command("/v1/devices/2/drain")["state"] == "draining"
+            daemon.wait_state(2, "drained")
+            traffic.wait_more()
+            assert 2 not in daemon.places()["cam0"] and daemon.health()[0] == 200
+            assert daemon.command("/v1/devices/2/drain")["state"] == "drained"
+            daemon.signal(signal.SIGUSR2)  # an upgrade
+            wait_until(lambda: daemon.status()["handovers"]["upgrade"] == 1, lambda: f"it takes over\n{daemon.log}", 30)
+            assert daemon.last["devices"]["2"]["state"] == "drained", daemon.last["devices"]
+            daemon.command("/v1/devices/2/resume")
+            daemon.wait_state(2, "open")
+            traffic.wait_more()
+            assert 2 in daemon.places()["cam0"]
+            assert daemon.process.pid == process and daemon.last["handovers"]["device"] == 2
+        count = sum(traffic.counts)
+        daemon.account(came=count, emitted=count)
+
+
+def test_a_device_that_somebody_needs_is_not_drained(place):
+    entries = {"cam0": talking(), "cam1": pipeline(FORMAT, device=3)}
+    with Many(place, entries) as daemon:
+        code, answer = daemon.post("/v1/devices/3/drain")
+        assert code == 409 and "'cam1' has no other device" in answer["error"], answer
+        code, answer = daemon.post("/v1/devices/9/drain")
+        assert code == 404 and "0 1 2 3" in answer["remedy"], answer
+        assert daemon.command("/v1/devices/3/resume")["state"] == "open"
+
+
+def test_the_last_device_ends_the_daemon_as_ever(place):
+    """One after the other is left out; where none is left the daemon ends, and says why."""
+    with Many(place, {"cam0": talking(clients=2)}, count=2, faults="4/min") as daemon:
+        with Client(daemon.path("cam0", "source")) as client:
+            def ask():
+                client.send(numbered(1, SIZE).tobytes())
+                assert client.read(SIZE) == numbered(1, SIZE).tobytes()
+            ask()
+            daemon.break_devices(0)
+            client.send(numbered(1, SIZE).tobytes())
+            assert client.read(SIZE) == numbered(1, SIZE).tobytes()
+            wait_until(lambda: daemon.places()["cam0"] == [1], lambda: f"it is on the other\n{daemon.log}")
+            assert daemon.wait_state(0, "failed")
+            daemon.leaves_frames = daemon.leaves_sockets = True
+            daemon.break_devices(0, 1)
+            client.send(numbered(1, SIZE).tobytes())
+            daemon.ends(GPU_LOST, seconds=60)
+    assert "device 1 is broken" in daemon.log and "gpu.faults" in daemon.log, daemon.log
+
+
+def test_a_start_from_nothing_forgets(place):
+    daemon = Many(place, {"cam0": talking(clients=2)}, count=2)
+    with daemon:
+        daemon.command("/v1/devices/1/drain")
+        daemon.wait_state(1, "drained")
+    with Many(place, {"cam0": talking(clients=2)}, count=2) as daemon:
+        assert daemon.status()["devices"]["1"]["state"] == "open"
+
+
+def test_a_device_that_is_broken_from_the_start_is_left_out(place):
+    daemon = Many(place, {"cam0": talking(clients=2)}, count=2)
+    daemon.break_devices(1)
+    with daemon:
+        assert daemon.status()["devices"]["1"]["state"] == "failed"
+        assert daemon.last["pipelines"]["cam0"]["devices"] == [0]
