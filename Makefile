@@ -130,7 +130,7 @@ framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/fra
 
 # -- programs ----------------------------------------------------------------------------------------------------
 .PHONY: all help setup programs unit unit-programs e2e soak quick check demo demo-model lint coverage fuzz fuzz-programs install uninstall portable \
-        deb check-gpu bench bench-instructions bench-calls bench-system-calls bench-hostile clean FORCE
+        deb check-gpu bench bench-instructions bench-calls bench-system-calls bench-hostile bench-link clean FORCE
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -425,6 +425,15 @@ bench-system-calls: programs ## counts the system calls that a frame in shared m
 
 bench-hostile: programs ## measures what hostile clients cost a good one beside them, in six minutes
 	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tests/bench/hostile.py --programs $(bin)
+
+# What framed-link is measured beside.
+bare_nats := $(bin)/tests/bare-nats
+$(bare_nats): $(call objects,tests/bench/bare_nats.c)
+	@mkdir -p $(@D)
+	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(shell pkg-config --libs $(nats) 2>/dev/null)
+
+bench-link: programs $(bare_nats) ## measures framed-link under trouble and beside a bare client of NATS, in ten minutes; PARTS='rate latency trouble redelivery leader' chooses
+	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tests/bench/link.py --programs $(bin) $(if $(PARTS),--parts '$(PARTS)') $(ARGUMENTS)
 
 # -- installation -----------------------------------------------------------------------------------------------------
 # What is installed where, FROM:TO:MODE. The configuration is apart: one that is there already is kept.

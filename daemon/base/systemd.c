@@ -322,21 +322,6 @@ static bool set_number(const char *variable, long number) {
   return setenv(variable, text, 1) == 0;
 }
 
-/* Where a descriptor that was kept under this name came; -1: there was none. */
-static int find_kept(const char *name) {
-  char whole[64];
-  int length = snprintf(whole, sizeof whole, "%s%s", KEPT, name);
-  const char *at = passed.as_given;
-  for (int i = 0; at && i < passed.count; i++) {
-    size_t end = strcspn(at, ":");
-    if (end == (size_t)length && strncmp(at, whole, end) == 0) {
-      return SD_LISTEN_FDS_START + i;
-    }
-    at += at[end] == ':' ? end + 1 : end;
-  }
-  return -1;
-}
-
 /* Each number is looked at there: one that nothing comes with makes all of them unknown. */
 static bool receive_place(int place) {
   int flags = fcntl(place, F_GETFD);
@@ -344,9 +329,8 @@ static bool receive_place(int place) {
   return comes || dup2(STDERR_FILENO, place) >= 0;
 }
 
-bool systemd_pass_again(const char *name, int fd) {
-  int place = find_kept(name);
-  bool there = place >= 0 && (fd == place || dup2(fd, place) >= 0) && fcntl(place, F_SETFD, 0) == 0;
+bool systemd_pass_again(void) {
+  bool there = passed.as_given;
   for (int i = 0; there && i < passed.count; i++) {
     there = receive_place(SD_LISTEN_FDS_START + i);
   }

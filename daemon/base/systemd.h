@@ -50,9 +50,9 @@ bool systemd_has_read(void);
 /* Takes a descriptor that was kept under a name with this prefix ("": whatever version of us kept it); `rest` is what follows
  * it. -1: there is no other. */
 int systemd_take_kept(const char *prefix, char *rest, size_t size);
-/* For a program that is executed in place of this one: it is passed all that this one was and that is open, and `fd` in the
- * place of what was kept under that name. False: nothing was kept under it. */
-bool systemd_pass_again(const char *name, int fd);
+/* For a program that is executed in place of this one: it is passed all that this one was and that is open. False: that was
+ * nothing. */
+bool systemd_pass_again(void);
 /* The program for which systemd_pass_again() prepared is not executed after all. */
 void systemd_pass_nothing(void);
 

@@ -34,19 +34,14 @@ void slot_ring_init(struct slot_ring *ring, unsigned count) {
 
 bool slot_may_move(enum slot_state from, enum slot_state to) { return (transitions[from] & TO(to)) != 0; }
 
-static struct slot **slot_place(struct slot_queue *queue, unsigned n) {
-  return &queue->items[(queue->first + n) % GPU_MAX_SLOTS];
-}
-
 /* Moves those before the slot one place back, over it. */
 static void slot_close_gap(struct slot_queue *queue, const struct slot *slot) {
-  unsigned at = 0;
-  while (*slot_place(queue, at) != slot) {
-    at++;
-    assert(at < queue->count);
-  }
-  for (; at > 0; at--) {
-    *slot_place(queue, at) = *slot_place(queue, at - 1);
+  struct slot *before = NULL;
+  for (unsigned n = 0; before != slot; n++) {
+    assert(n < queue->count);
+    struct slot **place = &queue->items[(queue->first + n) % GPU_MAX_SLOTS], *here = *place;
+    *place = before;
+    before = here;
   }
 }
 

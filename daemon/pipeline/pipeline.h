@@ -15,6 +15,7 @@
 #include "daemon/client/refusals.h"
 #include "daemon/measure/diagnosis.h"
 #include "daemon/measure/health.h"
+#include "daemon/measure/links.h"
 #include "daemon/measure/past.h"
 #include "daemon/pipeline/engine.h"
 #include "daemon/session/session.h"
@@ -118,6 +119,9 @@ extern const char *const pipeline_command_names[];
 void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, int64_t limit_ns, server_answer *answer,
                       void *context);
 
+/* What a link says of itself. */
+void pipeline_hear_link(struct pipeline *pipeline, enum link_role role, const struct link_state *state);
+
 /* Of its ends that are sockets; else NULL. */
 struct listener *pipeline_source_listener(const struct pipeline *pipeline);
 struct listener *pipeline_sink_listener(const struct pipeline *pipeline);
@@ -137,7 +141,7 @@ void pipeline_work(const struct pipeline *pipeline, unsigned device, struct heal
 /* The number of the device that the producer's session is on. */
 unsigned pipeline_device(const struct pipeline *pipeline, unsigned producer);
 /* What keeps it from its job, each with its reason. Returns how many there are. */
-enum { PIPELINE_TROUBLES = 5 };
+enum { PIPELINE_TROUBLES = 5 + LINK_ROLES };
 struct pipeline_trouble {
   enum health_reason reason;
   const struct trouble *trouble; /* the pipeline's */
@@ -197,8 +201,9 @@ struct pipeline_snapshot {
   int64_t last_in, last_out;     /* when a frame last came, and when one went out: CLOCK_MONOTONIC ns; 0: never */
   const struct trouble *silence; /* no frame comes, and one should */
   const struct trouble *trouble, *source_trouble, *sink_trouble; /* its last errors; NULL, or with a count of 0: none */
-  uint64_t refused;                                              /* clients turned away, */
-  struct refusal refusal;                                        /* and the last of them */
+  struct links links;
+  uint64_t refused;       /* clients turned away, */
+  struct refusal refusal; /* and the last of them */
   struct ledger ledger;
   uint64_t lately[FATE_COUNT]; /* frames with each fate within the last minute */
   double seconds;              /* length of the window behind the next lines, up to 10 s */

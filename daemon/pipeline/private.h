@@ -282,7 +282,8 @@ struct pipeline {
   struct reading now;     /* for pipeline_snapshot(), too large for a stack */
   struct trouble trouble; /* of its state, or of frames that the device failed with */
   struct trouble silence; /* no frame comes, and one should */
-  struct watch {          /* what the last tick saw: see watch.c */
+  struct links links;
+  struct watch { /* what the last tick saw: see watch.c */
     int64_t at;
     int64_t heard;          /* until when a silence has another cause than the source */
     uint64_t emitted, lost; /* frames, and frames that the sink could not write */

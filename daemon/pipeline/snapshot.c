@@ -251,6 +251,7 @@ static void fill_clients(const struct pipeline *pipeline, struct pipeline_snapsh
   snapshot->last_in = pipeline_last_in(pipeline);
   snapshot->last_out = pipeline_last_out(pipeline);
   snapshot->silence = &pipeline->silence;
+  snapshot->links = pipeline->links;
   count_refusals(inputs_refusals(pipeline->inputs), snapshot);
   snapshot->waiting = pipeline_waiting(pipeline);
   snapshot->not_read = is_not_read(pipeline);

@@ -161,8 +161,13 @@ void pipeline_tick(struct pipeline *pipeline) {
     add_served(pipeline, reading, before);
   }
   past_add(&pipeline->past, reading, meter_oldest(pipeline->meter));
+  links_forget(&pipeline->links, reading->at);
   pipeline_watch(pipeline, reading->at);
   pipeline_look_at_file(pipeline);
+}
+
+void pipeline_hear_link(struct pipeline *pipeline, enum link_role role, const struct link_state *state) {
+  links_tell(&pipeline->links, role, state, clock_now());
 }
 
 /* -- what is told ----------------------------------------------------------------------------------------------------- */
@@ -188,6 +193,11 @@ unsigned pipeline_troubles(const struct pipeline *pipeline, struct pipeline_trou
   }
   if (pipeline->record && outputs_trouble(pipeline->record)->count > 0) {
     troubles[count++] = (struct pipeline_trouble){HEALTH_RECORD, outputs_trouble(pipeline->record)};
+  }
+  for (enum link_role role = 0; role < LINK_ROLES; role++) {
+    if (pipeline->links.states[role].trouble.count > 0) {
+      troubles[count++] = (struct pipeline_trouble){HEALTH_BROKER, &pipeline->links.states[role].trouble};
+    }
   }
   return count;
 }

@@ -3,18 +3,20 @@
  * listeners, its books, and every pipeline with all that is connected to it.
  *
  * To hand over, all lanes stand still first: from then on nothing touches a descriptor, and what is written says exactly where
- * everything is. Where a service manager keeps the state, a manifest of the same is written while lanes run, for the process
+ * everything is. Where a service manager keeps the state, the same is written to the image while lanes run, for the process
  * that follows should this one be killed.
  */
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "config/stream.h"
 #include "daemon/base/log.h"
 #include "daemon/base/systemd.h"
 #include "daemon/server/private.h"
 #include "daemon/state/codec.h"
 #include "daemon/state/exec.h"
 #include "daemon/state/fd_store.h"
+#include "daemon/state/fd_table.h"
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
@@ -28,15 +30,6 @@
 enum { ROUNDS = 64 };
 
 void server_pass_config(char **text, struct codec *codec) { codec_pass_text(codec, text); }
-
-/* The memory in which sessions, sinks and readers are; with the service manager it lies under a name of its own. */
-static void pass_image(struct codec *codec) {
-  int fd = codec->writing ? image_fd() : -1;
-  codec_pass_descriptor(codec, &fd);
-  if (!codec->writing && fd >= 0 && !image_look_into(fd)) {
-    codec_break(codec);
-  }
-}
 
 static void pass_server(struct server *server, struct codec *codec) {
   /* At a restart the stop is done by leaving, and a stop that was killed is not to go on. */
@@ -66,8 +59,7 @@ static void pass_server(struct server *server, struct codec *codec) {
     server->asked = asked;
   }
   if (!codec->by_manager) {
-    pass_image(codec);
-    fd_store_pass(codec);
+    fd_table_pass(codec);
     listener_pass_unused(codec);
   }
 }
@@ -244,28 +236,33 @@ static uint64_t count_clients(const struct server *server) {
 
 void server_beat(const struct server *server) { fd_store_beat(clock_now(), count_clients(server)); }
 
-void server_note_journal(const struct server *server) {
-  struct fd_store_journal journal = {.history = server->history};
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
+void server_note_journal(struct server *server) {
+  struct stream files;
+  if (!fd_store_is_there()) {
+    return;
+  }
+  bool is_open = stream_open(&files);
+  for (unsigned i = 0; is_open && i < server->pipeline_count; i++) {
     const struct config_sink *sink = &pipeline_config(server->pipelines[i])->sink;
-    if (sink->endpoint == CONFIG_FILE && journal.file_count < FD_STORE_MOST_FILES) {
-      uint64_t result_bytes = pipeline_result_bytes_in_file(server->pipelines[i]);
-      journal.files[journal.file_count++] = (struct fd_store_file){.path = sink->path, .result_bytes = result_bytes};
+    if (sink->endpoint == CONFIG_FILE) {
+      fd_store_list(files.out, sink->path, pipeline_result_bytes_in_file(server->pipelines[i]));
     }
   }
-  fd_store_note(&journal);
+  char *text = is_open ? stream_close(&files) : NULL;
+  fd_store_note(&server->history, text);
+  free(text);
 }
 
 void server_note(struct server *server) {
   if (fd_store_is_there()) {
     server_note_journal(server);
     fd_store_mark();
-    server_note_manifest(server);
+    server_note_state(server);
   }
 }
 
-/* While pipelines are exchanged the last manifest stands: what it names is there until the next one is written. */
-void server_note_manifest(struct server *server) {
+/* While pipelines are exchanged the last state stands: what it names is there until the next one is written. */
+void server_note_state(struct server *server) {
   struct failure later;
   if (!fd_store_is_marked() || !fd_store_is_there() || !server_may_hand_over(server, &later)) {
     return;
@@ -275,17 +272,17 @@ void server_note_manifest(struct server *server) {
   codec.by_manager = true;
   codec.live = true;
   handover_put(server, &codec);
-  fd_store_keep_manifest(&codec, image_outlives());
+  fd_store_keep_state(&codec, image_outlives());
   codec_clear(&codec);
   server_beat(server);
 }
 
 void server_recover(struct server *server) {
-  struct fd_store_journal journal = {0};
+  struct history history;
   struct fd_store_heartbeat heartbeat;
-  server->recovers = fd_store_recover(&journal, &heartbeat);
+  server->recovers = fd_store_recover(&history, &heartbeat);
   if (server->recovers) {
-    server->history = journal.history;
+    server->history = history;
     history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, heartbeat.last);
     server->history.closed += heartbeat.clients;
     server->lost_clients = heartbeat.clients;
@@ -338,13 +335,12 @@ void server_taken(struct server *server) {
 
 void server_start_over(const struct codec *codec, const char *why) {
   struct failure failure;
-  /* a killed process left dirty files, and there may be no memory to tell the next image so */
-  bool ends = systemd_has_passed() || (codec->live && !fd_store_expect_dirty());
+  bool ends = systemd_has_passed();
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: %s", ends ? EXEC_ENDS : EXEC_BEGINS_ANEW, why);
   log_flush();
   fd_store_withdraw();
   if (!ends) {
-    exec_start_over(&failure);
+    exec_start_over(codec->live, &failure);
     log_event(LOG_FAILED, NULL, "%s", failure.text);
     log_flush();
   }

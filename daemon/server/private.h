@@ -258,12 +258,12 @@ bool server_hand_over(struct server *server, enum history_cause cause, const cha
 void server_hear_later(struct server *server, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault);
 /* Leaves everything to the process that the service manager starts next, and ends this one. Returns only if that cannot be. */
 bool server_leave(struct server *server, const char *text, struct failure *failure);
-/* Tells the service manager's fd store all that the next process should know if this one is killed: journal and manifest. */
+/* Tells the service manager's fd store all that the next process should know if this one is killed: journal and state. */
 void server_note(struct server *server);
 /* The journal: which files are written to, and the history of processes. */
-void server_note_journal(const struct server *server);
-/* The manifest of everything that runs, if it has changed, once all of it can be said. */
-void server_note_manifest(struct server *server);
+void server_note_journal(struct server *server);
+/* The state of everything that runs, if it has changed, once all of it can be said. */
+void server_note_state(struct server *server);
 /* The heartbeat: that this process still runs, and how many clients it has. */
 void server_beat(const struct server *server);
 /* At a start for which nothing was left: whether the process before was killed, and what its journal says. */

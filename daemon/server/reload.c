@@ -151,7 +151,7 @@ static void replace_if_gone(struct reload *reload) {
   log_set_level(reload->server->config->log_level);
   http_address_follow(reload->server);
   reload->worked = swap_start_new(reload->swap, &reload->failure);
-  server_note(reload->server); /* before the memory of the old pipelines goes, which the last manifest still names */
+  server_note(reload->server); /* before the memory of the old pipelines goes, which the last state still names */
   reload->server->report(reload->server, SERVER_EXCHANGED, NULL);
   work_on(reload, release, on_released);
 }

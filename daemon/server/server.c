@@ -370,7 +370,7 @@ static void on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_
   } else if (server_on_hanging(server, pipeline, event)) {
     return;
   } else if (event == PIPELINE_CHANGED) {
-    server_note_manifest(server);
+    server_note_state(server);
   } else {
     server->report(server, events[event], &(struct server_cause){.pipeline = pipeline, .event = event, .fault = fault});
   }

@@ -244,7 +244,6 @@ static void on_prepared(void *context) {
 void server_serve(struct server *server) {
   struct failure failure;
   fd_store_release();
-  fd_store_spend_manifest();
   if (start_all(server, &failure)) {
     say_ready(server);
     gpu_hurry(false);

@@ -1,7 +1,7 @@
 /*
  * What happens every few seconds while the daemon runs: readings for rates, the devices' clocks, the log's counts of what it
  * left out, systemd's status line, and systemd's watchdog, which is fed as long as there is progress. Where the service manager
- * keeps the state, the heartbeat and the manifest as well.
+ * keeps the state, the heartbeat and what is noted of it as well.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ enum { FLUSH_MS = 10000, HEARTBEAT_MS = 20 };
 struct supervision {
   struct loop_timer *tick, *flush, *watchdog;
   struct loop_timer *heartbeat; /* the heartbeat; NULL: there is no fd store */
-  struct loop_hook *manifest;   /* the manifest; likewise */
+  struct loop_hook *noted;      /* what is noted of it; likewise */
   int64_t interval;             /* of systemd's watchdog, ns */
   int64_t warned;               /* the gpu.timeout that was said to be longer than the interval */
   char status[256];
@@ -120,9 +120,7 @@ static void on_tick(void *context) {
   if (server->phase == SERVER_RUNNING && !server->reload) {
     http_address_follow(server);
   }
-  if (fd_store_try_again() && !server->reload) {
-    server_note_journal(server);
-  }
+  fd_store_try_again();
   compare_limits(server);
   if (server->phase == SERVER_RUNNING && !server->reload && supervision_describe(server)) {
     systemd_status(server->supervision->status);
@@ -136,7 +134,7 @@ static void on_flush(void *context) {
 
 static void on_heartbeat(void *context) { server_beat(context); }
 
-static void on_turn(void *context) { server_note_manifest(context); }
+static void on_turn(void *context) { server_note_state(context); }
 
 /* -- the watchdog ---------------------------------------------------------------------------------------------- */
 
@@ -168,8 +166,8 @@ bool supervision_start(struct server *server) {
   }
   if (fd_store_is_there()) {
     supervision->heartbeat = loop_timer_new(&server->loop, on_heartbeat, server);
-    supervision->manifest = loop_hook_new(&server->loop, on_turn, server);
-    if (!supervision->heartbeat || !supervision->manifest) {
+    supervision->noted = loop_hook_new(&server->loop, on_turn, server);
+    if (!supervision->heartbeat || !supervision->noted) {
       return false;
     }
     loop_timer_start(supervision->heartbeat, 0, HEARTBEAT_MS);
@@ -193,7 +191,7 @@ void supervision_stop(struct server *server) {
   loop_timer_close(supervision->flush);
   loop_timer_close(supervision->watchdog);
   loop_timer_close(supervision->heartbeat);
-  loop_hook_close(supervision->manifest);
+  loop_hook_close(supervision->noted);
   free(supervision);
   server->supervision = NULL;
 }

@@ -143,7 +143,7 @@ enum session_revival {
   SESSION_NEVER_BEGAN, /* the session had not begun with it */
   SESSION_GOES_ON,     /* it goes on at the byte where it was */
   SESSION_CUT,         /* nobody knows how much of it was read: it cannot go on */
-  SESSION_FOLLOWED,    /* it had ended, and the session has begun with another one since, which is in no manifest */
+  SESSION_FOLLOWED,    /* it had ended, and the session has begun with another one since, which no state names */
   SESSION_ENDED        /* it had ended */
 };
 enum session_revival session_revival(const struct session *session);

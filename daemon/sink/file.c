@@ -414,7 +414,7 @@ void sink_let_go(struct sink *sink) {
 
 /* The result under way is waited for, since its slot is being read; those behind it are released after it. */
 static void file_discard(struct sink *sink, enum fate fate, int64_t now) {
-  for (uint64_t at = sink->first + (sink->writing ? 1 : 0); at < sink_tail(sink); at++) {
+  for (uint64_t at = sink->first + (sink->writing ? 1 : 0); at < sink->tail; at++) {
     if (sink_result(sink, at)->open) {
       result_settle(sink_result(sink, at), fate, now);
     }

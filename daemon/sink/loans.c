@@ -19,7 +19,7 @@ bool sink_is_lending(const struct sink *sink) { return sink->loans.count > 0; }
 
 static struct result *find_result(struct sink *sink, const struct slot *slot) {
   struct result *aside = &sink->loans.aside[slot->index];
-  for (uint64_t at = sink->first; at < sink_tail(sink); at++) {
+  for (uint64_t at = sink->first; at < sink->tail; at++) {
     if (sink_result(sink, at)->slot == slot) {
       return sink_result(sink, at);
     }
@@ -123,7 +123,7 @@ void loans_recall(struct sink *sink) {
 /* The slot with this index if it is in the queue, before where the reader is, and not lent to it yet; else NULL. */
 static struct slot *find_lent(const struct reader *reader, unsigned index) {
   struct sink *sink = reader->sink;
-  for (uint64_t at = sink->first; at < reader->at && at < sink_tail(sink); at++) {
+  for (uint64_t at = sink->first; at < reader->at && at < sink->tail; at++) {
     struct slot *slot = sink_result(sink, at)->slot;
     if (slot->index == index) {
       for (unsigned i = 0; i < NATIVE_RING; i++) {

@@ -20,7 +20,7 @@ size_t result_prefix(const struct result *result, enum config_protocol protocol,
 }
 
 bool sink_has_slot(const struct sink *sink, const struct slot *slot) {
-  for (uint64_t at = sink->first; at < sink_tail(sink); at++) {
+  for (uint64_t at = sink->first; at < sink->tail; at++) {
     if (sink->results[at % GPU_MAX_SLOTS].slot == slot) {
       return true;
     }
@@ -30,7 +30,7 @@ bool sink_has_slot(const struct sink *sink, const struct slot *slot) {
 
 /* The result behind the others, not counted yet. */
 static struct result *set_result(struct sink *sink, struct flow *flow, struct slot *slot, bool open, enum fate fate) {
-  struct result *result = sink_result(sink, sink_tail(sink));
+  struct result *result = sink_result(sink, sink->tail);
   result->sink = sink;
   result->flow = flow;
   result->slot = slot;

@@ -46,14 +46,14 @@ static int add_result(struct reader *reader, uint64_t index, size_t sent, struct
 /* What this reader gets next: header, rest, then results. The header waits for the first result, and says its rate. */
 static int vector_for(struct sink *sink, struct reader *reader, struct iovec vector[VECTORS]) {
   if (reader->header_at == 0) {
-    reader_set_header(reader, reader->at < sink_tail(sink) ? sink_result(sink, reader->at) : NULL);
+    reader_set_header(reader, reader->at < sink->tail ? sink_result(sink, reader->at) : NULL);
   }
   int count = add_part(vector, 0, reader->header + reader->header_at, reader->header_bytes - reader->header_at);
   if (reader_has_rest(reader)) {
     return add_part(vector, count, reader->room->bytes + reader->rest_at, reader->rest_end - reader->rest_at);
   }
   size_t sent = reader->sent;
-  for (uint64_t at = reader->at; at < sink_tail(sink) && count + 2 <= VECTORS; at++, sent = 0) {
+  for (uint64_t at = reader->at; at < sink->tail && count + 2 <= VECTORS; at++, sent = 0) {
     count = add_result(reader, at, sent, vector, count);
   }
   return count;
@@ -81,7 +81,7 @@ static void advance(struct sink *sink, struct reader *reader, size_t written, in
     if (!reader_has_rest(reader)) {
       READER_COUNT(reader->emitted, 1U);
       readers_drop_rest(sink, reader, true, now);
-      reader->at = sink_tail(sink);
+      reader->at = sink->tail;
     }
     return;
   }
@@ -111,7 +111,7 @@ static ssize_t write_some(const struct reader *reader, struct iovec *vector, int
 static bool write_results(struct sink *sink, struct reader *reader) {
   for (int writes = 0; writes < WRITES_A_TURN; writes++) {
     struct iovec vector[VECTORS];
-    bool begins = !reader_has_rest(reader) && reader->at < sink_tail(sink);
+    bool begins = !reader_has_rest(reader) && reader->at < sink->tail;
     if (begins && !readers_take_room(sink, reader)) {
       reader_watch(reader, false);
       return false; /* there will be a turn when another reader returns its room */
@@ -181,7 +181,7 @@ static void link_reader(struct sink *sink, struct reader *reader) {
  * one that ever takes it, and an open result that all readers are past would wait for ever. */
 static uint64_t first_untaken(struct sink *sink) {
   uint64_t at = sink->first;
-  while (at < sink_tail(sink) && !sink_result(sink, at)->open) {
+  while (at < sink->tail && !sink_result(sink, at)->open) {
     at++;
   }
   return at;
@@ -247,7 +247,7 @@ static void readers_attach(struct sink *sink, struct reader *reader) {
   reader->poll.data = reader;
   shared_look(sink, clock_now());
   if (!reader->continues) {
-    reader->at = sink->block ? first_untaken(sink) : sink_tail(sink);
+    reader->at = sink->block ? first_untaken(sink) : sink->tail;
   }
   reader->writable = true;
   reader->listened_to = reader->is_socket && !reader->borrower && !sink->gone;
@@ -286,7 +286,7 @@ static void readers_offered(struct sink *sink) {
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (reader_has_rest(reader)) {
       mark_set(&reader->mark);
-      reader_miss(reader, sink_tail(sink) - 1);
+      reader_miss(reader, sink->tail - 1);
       mark_clear(&reader->mark);
     }
   }

@@ -83,13 +83,13 @@ bool sink_is_sending(const struct sink *sink) {
 /* -- the queue's end --------------------------------------------------------------------------------------------------- */
 
 void readers_release(struct sink *sink, int64_t now) {
-  uint64_t needed = sink_tail(sink); /* the oldest result that some reader is on; one that sends a rest is on none */
+  uint64_t needed = sink->tail; /* the oldest result that some reader is on; one that sends a rest is on none */
   for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (!reader_has_rest(reader) && reader->at < needed) {
       needed = reader->at;
     }
   }
-  while (sink_count(sink) > 0 && sink->first < needed) {
+  while (sink->first < needed) {
     struct result *result = sink_result(sink, sink->first);
     bool lent = loans_have(sink, result);
     if ((result->open || lent) && sink->block) {
@@ -125,7 +125,7 @@ static void keep_rest(struct sink *sink, struct reader *reader, struct result *r
   }
   reader->sent = 0;
   reader->skipped = 0;
-  for (uint64_t at = reader->at + 1; at < sink_tail(sink); at++) {
+  for (uint64_t at = reader->at + 1; at < sink->tail; at++) {
     reader_miss(reader, at); /* results that wait behind are missed, too */
   }
 }
@@ -170,7 +170,7 @@ void readers_discard(struct sink *sink, enum fate fate, int64_t now) {
     if (reader->rest_of) {
       settle_pending(reader->rest_of, fate, now);
     }
-    reader->at = sink_tail(sink);
+    reader->at = sink->tail;
     reader->sent = 0;
     if (!reader_has_rest(reader)) {
       readers_return_room(sink, reader);

@@ -186,7 +186,6 @@ struct sink {
   uv_fs_t request;
 };
 
-static inline uint64_t sink_tail(const struct sink *sink) { return sink->tail; }
 static inline unsigned sink_count(const struct sink *sink) { return (unsigned)(sink->tail - sink->first); }
 static inline struct result *sink_result(struct sink *sink, uint64_t index) { return &sink->results[index % GPU_MAX_SLOTS]; }
 

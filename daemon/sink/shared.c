@@ -96,7 +96,7 @@ static bool lend_all(struct sink *sink, struct reader *reader, int64_t now) {
   uint32_t before = borrower->completed;
   bool sees = true;
   mark_set(&reader->mark);
-  while (reader->at < sink_tail(sink) && borrower->completed - borrower->taken < NATIVE_RING) {
+  while (reader->at < sink->tail && borrower->completed - borrower->taken < NATIVE_RING) {
     const struct result *result = sink_result(sink, reader->at);
     sees = result->flow->memory == borrower->memory;
     if (!sees || !may_lend(sink, result)) {

@@ -196,7 +196,7 @@ enum channel_progress channel_take(struct channel *channel, int64_t now) {
     channel->asleep = false;
     atomic_store_explicit(&control->daemon.sleeps, 0, memory_order_relaxed);
   }
-  if (!take_all_back(channel, taken, now)) {
+  if (taken != channel->taken && !take_all_back(channel, taken, now)) {
     return CHANNEL_BROKEN;
   }
   if (submitted - channel->submitted > NATIVE_RING) {
@@ -223,18 +223,16 @@ static void channel_tell(struct channel *channel, const struct slot *slot, enum 
   atomic_store_explicit(&channel->control->daemon.completed, channel->completed, memory_order_release);
 }
 
-/* Whether a slot that the client submitted is free again, so that the client is to be told. */
-static bool has_free_slots(const struct channel *channel) {
+/* Dropped on its way, or, where results go elsewhere, through. Slots come back in any order, and are told of in their frames'.
+ * Mostly there is none: all that are not idle are away. */
+static struct slot *oldest_free(struct channel *channel) {
   const struct slot_ring *ring = &channel->flow->ring;
   unsigned idle = slot_count(ring, SLOT_FREE) + (channel->replies ? slot_count(ring, SLOT_EMITTING) : 0);
-  return idle + away(channel) > ring->count;
-}
-
-/* Dropped on its way, or, where results go elsewhere, through. Slots come back in any order, and are told of in their frames'.
- */
-static struct slot *oldest_free(struct channel *channel) {
   struct slot *oldest = NULL;
-  for (unsigned i = 0; has_free_slots(channel) && i < channel->flow->ring.count; i++) {
+  if (idle + away(channel) <= ring->count) {
+    return NULL;
+  }
+  for (unsigned i = 0; i < ring->count; i++) {
     struct slot *slot = slot_of(channel, i);
     bool is_back = channel->owners[i] == CHANNEL_DAEMON && slot->state == SLOT_FREE;
     oldest = is_back && (!oldest || slot->frame.sequence < oldest->frame.sequence) ? slot : oldest;

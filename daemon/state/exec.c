@@ -13,14 +13,15 @@
 #include <unistd.h>
 
 #include "daemon/base/systemd.h"
-#include "daemon/state/fd_store.h"
+#include "daemon/state/fd_front.h"
+#include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
 #define VARIABLE "FRAMED_STATE"
 #define SELF     "/proc/self/exe"
 
 enum { FIRST = STDERR_FILENO + 1, PATH_ROOM = 4096 };
-enum { RESERVE = 3 }; /* descriptors: of the state, and of a pipe for the service manager to say that it has it */
+enum { RESERVE = 2 }; /* descriptors: of a pipe for the service manager to say that it has it */
 
 /* A descriptor that came with the codec, and what it was of. */
 struct given {
@@ -33,6 +34,7 @@ static struct {
   char **argv;
   char program[PATH_ROOM];
   int reserve[RESERVE]; /* 0: none */
+  uint64_t name;        /* of the state that it received by the variable */
   struct given *given;  /* NULL: nothing, or it is not known */
   unsigned given_count, given_room;
 } call;
@@ -86,21 +88,27 @@ const char *exec_program(void) { return call.program[0] ? call.program : NULL; }
 
 /* -- in ------------------------------------------------------------------------------------------------------------ */
 
+/* The image of the process before this one, and the name of the state in it; 0: only its journal is meant. */
 static enum exec_receipt exec_find(struct codec *codec, struct failure *failure) {
   const char *text = getenv(VARIABLE);
+  char *rest;
   if (!text) {
     return fd_store_receive(codec, failure) ? EXEC_WHOLE : failure->text[0] ? EXEC_UNUSABLE : EXEC_NONE;
   }
-  int fd = (int)strtol(text, NULL, 10); /* what is no number is no state either */
-  bool whole = state_read(fd, codec, failure);
+  int fd = (int)strtol(text, &rest, 10);
+  uint64_t name = *rest == ':' ? strtoull(rest + 1, NULL, 10) : 0;
+  bool is_journal = strcmp(rest, ":0") == 0;
   unsetenv(VARIABLE);
-  if (!whole) {
+  bool usable = fd >= FIRST && fd_store_look_into(fd, is_journal);
+  if (!is_journal && (!usable || !state_read(name, codec, failure))) {
+    image_look_away();
     close_range(FIRST, ~0U, 0);
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "it is none of framed, of another version, or not whole");
     return EXEC_UNUSABLE;
   }
-  close(fd);
+  call.name = name;
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  return EXEC_WHOLE;
+  return is_journal ? EXEC_NONE : EXEC_WHOLE;
 }
 
 static bool note_given(int fd) {
@@ -120,7 +128,7 @@ static bool note_given(int fd) {
   return true;
 }
 
-/* All that is open by now but the state, which is in memory. */
+/* All that is open by now. */
 static void note_all_given(void) {
   DIR *folder = opendir("/proc/self/fd");
   bool known = folder != NULL;
@@ -138,11 +146,17 @@ static void note_all_given(void) {
 }
 
 /* A number that makes no sense may be that of a descriptor which this process opens for itself: only those that came are to be
- * had. */
+ * had, and the image is nobody's. */
 static void map_given(struct codec *codec) {
   codec->same_descriptors = call.given_count == 0;
   for (unsigned i = 0; i < call.given_count; i++) {
     codec_map(codec, call.given[i].fd, call.given[i].fd);
+  }
+  if (codec->same_descriptors) {
+    codec_map(codec, image_left_fd(), image_left_fd());
+  }
+  for (unsigned i = 0; i < codec->descriptor_count; i++) {
+    codec->descriptors[i].taken = codec->descriptors[i].now == image_left_fd();
   }
 }
 
@@ -165,7 +179,7 @@ enum exec_receipt exec_receive(struct codec *codec, struct failure *failure) {
   if (receipt == EXEC_WHOLE) {
     note_all_given();
   }
-  if (receipt == EXEC_WHOLE && codec->same_descriptors) {
+  if (receipt == EXEC_WHOLE && !codec->by_manager) {
     map_given(codec);
   } else if (receipt == EXEC_UNUSABLE) {
     wait_for_manager();
@@ -183,6 +197,7 @@ void exec_discard(struct codec *codec) {
     codec_close_rest(codec); /* the others are sockets that the manager listens on for us */
     wait_for_manager();
   } else {
+    image_look_away();
     close_range(FIRST, ~0U, 0);
   }
   codec_clear(codec);
@@ -192,18 +207,24 @@ void exec_allow_signals(const sigset_t *held) { pthread_sigmask(SIG_SETMASK, hel
 
 /* -- out ----------------------------------------------------------------------------------------------------------- */
 
-static bool exec_pass(int fd, bool fd_table) {
+static bool exec_pass(int fd, bool stays) {
   int flags = fcntl(fd, F_GETFD);
-  return flags >= 0 && fcntl(fd, F_SETFD, fd_table ? flags & ~FD_CLOEXEC : flags | FD_CLOEXEC) == 0;
+  return flags >= 0 && fcntl(fd, F_SETFD, stays ? flags & ~FD_CLOEXEC : flags | FD_CLOEXEC) == 0;
 }
 
 /* One that is not kept would be missed by the next image, or be another one there. */
-static bool keep_all(const struct codec *codec, int state, bool fd_table) {
-  bool all = exec_pass(state, fd_table);
+static bool keep_all(const struct codec *codec, bool stays) {
+  bool all = exec_pass(image_fd(), stays);
   for (unsigned i = 0; i < codec->descriptor_count; i++) {
-    all = exec_pass(codec->descriptors[i].now, fd_table) && all;
+    all = exec_pass(codec->descriptors[i].now, stays) && all;
   }
   return all;
+}
+
+static bool name_state(int image, uint64_t name) {
+  char text[64];
+  snprintf(text, sizeof text, "%d:%llu", image, (unsigned long long)name);
+  return setenv(VARIABLE, text, 1) == 0;
 }
 
 static bool exec_run(const char *program, struct failure *failure) {
@@ -224,25 +245,22 @@ static bool exec_run(const char *program, struct failure *failure) {
 }
 
 bool exec_execute(const char *program, const struct codec *codec, struct failure *failure) {
-  char number[16];
-  exec_use_reserve();
-  int state = state_write(codec, failure);
-  if (state < 0) {
-    exec_reserve();
+  void *state = state_write(codec, failure);
+  if (!state) {
     return false;
   }
-  snprintf(number, sizeof number, "%d", state);
+  exec_use_reserve();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (!keep_all(codec, state, true)) {
+  if (!keep_all(codec, true)) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "a descriptor cannot be handed over: %s", strerror(errno));
-  } else if (setenv(VARIABLE, number, 1) != 0) {
+  } else if (!name_state(image_fd(), image_name(state))) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to hand over");
   } else {
     exec_run(program ? program : SELF, failure);
   }
   unsetenv(VARIABLE);
-  keep_all(codec, state, false);
-  close(state);
+  keep_all(codec, false);
+  image_free(state);
   exec_reserve();
   return false;
 }
@@ -263,11 +281,8 @@ static bool keep_given(void) {
 }
 
 /* The next image gets the state the way this one got it: from the service manager, or by the variable. */
-static bool pass_state(const struct codec *codec, int state) {
-  char number[16];
-  snprintf(number, sizeof number, "%d", state);
-  return codec->by_manager ? systemd_pass_again(FD_STORE_STATE, state)
-                           : exec_pass(state, true) && setenv(VARIABLE, number, 1) == 0;
+static bool pass_state(const struct codec *codec) {
+  return state_write_again(codec) && (codec->by_manager ? systemd_pass_again() : name_state(image_left_fd(), call.name));
 }
 
 /* All signals are blocked here, so that those raised wait for the next image. */
@@ -284,11 +299,7 @@ bool exec_repeat(const struct codec *codec, bool stops, bool reloads, struct fai
   sigset_t all, before;
   exec_use_reserve();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  int state = state_write(codec, failure);
-  if (state < 0) {
-    return false;
-  }
-  if (!keep_given() || !pass_state(codec, state)) {
+  if (!keep_given() || !pass_state(codec)) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over is not as it came");
   } else {
     if (codec->by_manager) {
@@ -305,8 +316,15 @@ bool exec_repeat(const struct codec *codec, bool stops, bool reloads, struct fai
   return false;
 }
 
-void exec_start_over(struct failure *failure) {
+void exec_start_over(bool was_killed, struct failure *failure) {
+  if (!was_killed) {
+    fd_received_forget_image();
+  }
   wait_for_manager();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (was_killed && !(exec_pass(image_left_fd(), true) && name_state(image_left_fd(), 0))) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to begin anew");
+    return;
+  }
   exec_run(SELF, failure);
 }

@@ -9,28 +9,22 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "config/stream.h"
 #include "daemon/base/systemd.h"
 #include "daemon/measure/clock.h"
-#include "daemon/state/fd_names.h"
+#include "daemon/state/fd_front.h"
 #include "daemon/state/fd_table.h"
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
-/* A variable, set where an image before this one could make nothing of a manifest: the text of its journal, or ANY_FILE. */
-#define TORN     "FRAMED_TORN"
-#define ANY_FILE "any"
-
 enum { MOST_LISTENERS = 1024 };
 
-enum { LONGEST_NAME = 256 };       /* of a descriptor there */
-enum { LONGEST_TORN = 64 * 1024 }; /* with more in a variable nothing can be executed */
+enum { LONGEST_NAME = 256 }; /* of a descriptor there */
 
 static struct {
+  bool killed;
   bool has_journal;
-  bool no_image; /* there is one, which is of no use */
-  bool unsure;   /* which journal is the last: any file may be dirty */
-  struct fd_store_journal journal;
+  struct history history;
+  char *files; /* as fd_store_list() writes them; NULL: any file may be dirty */
   struct fd_store_heartbeat heartbeat;
   int listeners[MOST_LISTENERS]; /* -1 once taken */
   bool passed[MOST_LISTENERS];   /* the manager passes it at every start */
@@ -38,19 +32,6 @@ static struct {
 } last;
 
 /* -- out of the store -------------------------------------------------------------------------------------------------- */
-
-/* Takes a descriptor by its name; the store goes on keeping its own. */
-static int look_at(const char *name) {
-  char rest[NAME];
-  return systemd_take_kept(name, rest, sizeof rest);
-}
-
-/* Keeps the descriptor open until this process is ready: it may be handed over once more. */
-static void put_aside(int fd) {
-  if (fd >= 0) {
-    fd_store_found(fd, false);
-  }
-}
 
 static bool is_this(const struct new_file *file) {
   struct stat there;
@@ -62,7 +43,7 @@ static bool is_this(const struct new_file *file) {
 /* Removes files of sockets that nobody can connect to, since a reload was making them when its process was killed. */
 static void remove_new_files(int fd) {
   struct new_file file;
-  off_t at = IMAGE_FRONT + (off_t)offsetof(struct fd_store_memory, new_files);
+  off_t at = IMAGE_FRONT + (off_t)offsetof(struct fd_store_front, new_files);
   for (unsigned i = 0; i < MOST_NEW_FILES && pread(fd, &file, sizeof file, at) == (ssize_t)sizeof file; i++) {
     if (file.path[0] != '\0' && is_this(&file)) {
       unlink(file.path); /* whoever binds there next replaces one that stays */
@@ -71,116 +52,80 @@ static void remove_new_files(int fd) {
   }
 }
 
-/* What is known of a process that was killed is known until there is one that is ready, which replaces it. A beat that cannot
- * have been was one: nobody knows when. */
-static void recall_heartbeat(void) {
+/* A beat that cannot have been was one: nobody knows when. */
+static void recall_heartbeat(int fd) {
   struct fd_store_heartbeat heartbeat = {0};
   int64_t now = clock_now();
-  int fd = look_at(IMAGE);
-  if (fd < 0) {
-    return;
-  }
   if (pread(fd, &heartbeat, sizeof heartbeat, IMAGE_FRONT) != (ssize_t)sizeof heartbeat || heartbeat.last < 0 ||
       heartbeat.last > now) {
     heartbeat.last = now;
   }
   last.heartbeat = heartbeat;
-  fd_received_heartbeat(heartbeat.takers);
-  remove_new_files(fd);
-  last.no_image = !image_look_into(fd);
 }
 
+/* Without a journal any file may be dirty. */
 static void recall_journal(void) {
+  const struct fd_store_front *front = image_left_front();
   struct codec codec = {0};
-  struct failure failure; /* without it less is known */
-  int fd = look_at(JOURNAL);
-  bool whole = fd >= 0 && state_read(fd, &codec, &failure);
-  if (fd >= 0) {
-    close(fd);
-  }
-  if (whole) {
-    fd_store_pass_journal(&last.journal, &codec);
-  }
-  last.has_journal = whole && !codec.broken;
-  if (!last.has_journal) {
-    last.journal.file_count = 0;
+  struct failure failure;
+  last.killed = front && last.heartbeat.last > 0;
+  if (last.killed && state_read(front->journal, &codec, &failure)) {
+    fd_store_pass_journal(&last.history, &last.files, &codec);
+    last.has_journal = codec_is_at_end(&codec);
   }
   codec_clear(&codec);
 }
 
-/* There are two for a moment when one follows the other. The one that counts goes on lying there. */
-static int take_manifest(void) {
-  char text[NAME];
-  int manifest = -1;
-  uint64_t highest = 0;
-  for (int fd = systemd_take_kept(MANIFEST, text, sizeof text); fd >= 0; fd = systemd_take_kept(MANIFEST, text, sizeof text)) {
-    uint64_t number = strtoull(text, NULL, 10), other = number < highest ? number : highest;
-    if (other > 0) {
-      fd_store_forget_manifest(other);
-    }
-    if (manifest >= 0) {
-      close(number > highest ? manifest : fd);
-    }
-    manifest = number > highest ? fd : manifest;
-    highest = number > highest ? number : highest;
+bool fd_store_look_into(int fd, bool was_killed) {
+  bool usable = image_look_into(fd);
+  if (was_killed) {
+    recall_heartbeat(fd);
+    recall_journal();
   }
-  fd_received_manifest(highest);
-  return manifest;
+  fd_received_image(image_left_born());
+  return usable;
 }
 
-/* -- what was received goes on lying there ------------------------------------------------------------------------------ */
+/* There are two for a moment when one follows the other. */
+static int take_image(void) {
+  char text[NAME], name[NAME];
+  int image = -1;
+  uint64_t latest = 0;
+  for (int fd = systemd_take_kept(IMAGE, text, sizeof text); fd >= 0; fd = systemd_take_kept(IMAGE, text, sizeof text)) {
+    uint64_t born = strtoull(text, NULL, 10);
+    bool is_later = born > latest;
+    if (image >= 0 && born != latest) {
+      systemd_forget(fd_store_image_name(is_later ? latest : born, name));
+    }
+    if (image >= 0) {
+      close(is_later ? image : fd);
+    }
+    image = image < 0 || is_later ? fd : image;
+    latest = is_later ? born : latest;
+  }
+  fd_received_image(latest);
+  return image;
+}
 
-static bool read_codec(int fd, struct codec *codec, struct failure *failure) {
-  struct codec carried = {0};
-  bool whole = fd >= 0 && !last.no_image && state_read(fd, codec, failure);
-  if (fd >= 0 && last.no_image) {
+/* -- all of that -------------------------------------------------------------------------------------------------------- */
+
+/* The journal is for a process that can make nothing of the state; that of an orderly end says more. */
+static bool read_image(int fd, struct codec *codec, struct failure *failure) {
+  remove_new_files(fd);
+  bool usable = image_look_into(fd);
+  recall_heartbeat(fd);
+  recall_journal();
+  const struct fd_store_front *front = image_left_front();
+  bool is_there = front ? front->state != 0 : last.heartbeat.last != 0;
+  bool whole = usable && is_there && state_read(front->state, codec, failure);
+  if (is_there && !usable) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "its memory is of another version, or its process failed by itself");
   }
-  if (fd >= 0) {
-    close(fd);
+  last.killed = last.killed && !(whole && !codec->live);
+  if (!front) {
+    fd_received_forget_image();
   }
-  fd_table_take(whole ? codec : &carried);
-  fd_received_leave(whole);
-  if (!whole) {
-    fd_store_find_listeners(&carried);
-    codec_close_rest(&carried);
-    codec_clear(&carried);
-    return false;
-  }
-  codec->same_descriptors = false;
-  codec->by_manager = true;
-  return true;
-}
-
-static bool lies_there(const char *name) {
-  int fd = look_at(name);
-  if (fd >= 0) {
-    close(fd);
-  }
-  return fd >= 0;
-}
-
-/* Receives from a process that was killed; one that ended by itself left a state. */
-static bool receive_manifest(struct codec *codec, struct failure *failure) {
-  int manifest = take_manifest();
-  recall_journal();
-  last.unsure = lies_there(UNSURE);
-  if (manifest >= 0 && (last.heartbeat.last == 0 || last.heartbeat.takers == FD_STORE_SPENT)) {
-    close(manifest);
-    manifest = -1;
-  }
-  bool whole = read_codec(manifest, codec, failure);
-  codec->live = whole;
   return whole;
-}
-
-/* It may have been killed in the middle of its orderly end: all that it noted before is older, and the journal is for whoever
- * comes next, should this process not become ready. */
-static bool receive_state(int state, struct codec *codec, struct failure *failure) {
-  put_aside(take_manifest());
-  put_aside(look_at(JOURNAL));
-  put_aside(look_at(UNSURE));
-  return read_codec(state, codec, failure);
 }
 
 /* What another version left under names of its own: nobody else would ever take that away, and clients would wait at it. */
@@ -196,27 +141,25 @@ static void drop_unknown(void) {
   }
 }
 
-static bool recall_receive(struct codec *codec, struct failure *failure) {
-  recall_heartbeat();
-  int state = look_at(STATE);
-  if (state >= 0) {
-    fd_received_state();
-  }
-  if (state >= 0 && last.heartbeat.takers == FD_STORE_SPENT) {
-    put_aside(state);
-    state = -1;
-  }
-  return state >= 0 ? receive_state(state, codec, failure) : receive_manifest(codec, failure);
-}
-
 bool fd_store_receive(struct codec *codec, struct failure *failure) {
+  struct codec carried = {0};
   failure->text[0] = '\0';
   if (!fd_store_is_there()) {
     return false;
   }
-  bool received = recall_receive(codec, failure);
+  int fd = take_image();
+  bool whole = fd >= 0 && read_image(fd, codec, failure);
+  fd_table_take(whole ? codec : &carried);
+  fd_received_leave(whole, last.heartbeat.takers);
+  if (whole) {
+    codec->by_manager = true;
+  } else {
+    fd_store_find_listeners(&carried);
+    codec_close_rest(&carried);
+    codec_clear(&carried);
+  }
   drop_unknown();
-  return received;
+  return whole;
 }
 
 /* -- its listeners ------------------------------------------------------------------------------------------------------ */
@@ -278,20 +221,7 @@ int fd_store_take_listener_at(const struct sockaddr *address, socklen_t length) 
   return found;
 }
 
-/* -- files that may end within a result, for an image of this process that begins anew without the journal ---------------- */
-
-/* One line for each file: the size of a whole result, the length of the path, and the path. */
-char *fd_store_list_dirty(const struct fd_store_journal *journal) {
-  struct stream stream; /* without some of them the list would say that those are whole */
-  if (!stream_open(&stream)) {
-    return NULL;
-  }
-  for (unsigned i = 0; i < journal->file_count; i++) {
-    const struct fd_store_file *file = &journal->files[i];
-    fprintf(stream.out, "%llu %zu %s\n", (unsigned long long)file->result_bytes, strlen(file->path), file->path);
-  }
-  return stream_close(&stream);
-}
+/* -- what it noted ------------------------------------------------------------------------------------------------------ */
 
 bool fd_store_is_dirty(const char *lines, const char *file, uint64_t *result_bytes) {
   while (*lines) {
@@ -311,12 +241,10 @@ bool fd_store_is_dirty(const char *lines, const char *file, uint64_t *result_byt
   return false;
 }
 
-/* -- what it noted ------------------------------------------------------------------------------------------------------ */
-
-bool fd_store_recover(struct fd_store_journal *journal, struct fd_store_heartbeat *heartbeat) {
-  *journal = last.journal;
+bool fd_store_recover(struct history *history, struct fd_store_heartbeat *heartbeat) {
+  *history = last.history;
   *heartbeat = last.heartbeat;
-  return last.has_journal && heartbeat->last > 0;
+  return last.killed && last.has_journal;
 }
 
 struct fd_store_heartbeat fd_store_last_heartbeat(void) {
@@ -324,51 +252,27 @@ struct fd_store_heartbeat fd_store_last_heartbeat(void) {
 }
 
 void fd_store_recall_again(void) {
-  if (last.has_journal) {
-    fd_store_note(&last.journal);
-    fd_store_beat(last.heartbeat.last, last.heartbeat.clients);
-  }
-  if (last.unsure || (getenv(TORN) && !last.has_journal)) {
-    fd_store_say_unsure();
+  if (last.killed && !fd_received_has_image()) {
+    fd_store_note_again(&last.history, last.files, &last.heartbeat);
   }
 }
 
-bool fd_store_was_killed(void) { return getenv(TORN) || last.unsure || (last.has_journal && last.heartbeat.last > 0); }
+bool fd_store_was_killed(void) { return last.killed; }
 
 bool fd_store_was_writing(const char *file, uint64_t *result_bytes) {
-  const char *dirty = getenv(TORN);
   *result_bytes = 0;
-  if (dirty || last.unsure) {
-    return last.unsure || fd_store_is_dirty(dirty, file, result_bytes);
-  }
-  for (unsigned i = 0; i < last.journal.file_count; i++) {
-    const struct fd_store_file *written = &last.journal.files[i];
-    if (written->path && strcmp(written->path, file) == 0) {
-      *result_bytes = written->result_bytes;
-      return true;
-    }
-  }
-  return false;
-}
-
-bool fd_store_expect_dirty(void) {
-  char *lines = last.has_journal && !last.unsure ? fd_store_list_dirty(&last.journal) : NULL;
-  bool set = setenv(TORN, lines && strlen(lines) < LONGEST_TORN ? lines : ANY_FILE, 1) == 0;
-  free(lines);
-  return set;
+  return last.killed && (!last.files || fd_store_is_dirty(last.files, file, result_bytes));
 }
 
 void fd_store_forget_last(void) {
+  image_look_away();
   for (unsigned i = 0; i < last.listener_count; i++) {
     if (last.listeners[i] >= 0) {
       close(last.listeners[i]);
     }
   }
   last.listener_count = 0;
-  for (unsigned i = 0; i < last.journal.file_count; i++) {
-    free(last.journal.files[i].path);
-  }
-  last.journal.file_count = 0;
-  last.has_journal = last.unsure = false;
-  unsetenv(TORN);
+  free(last.files);
+  last.files = NULL;
+  last.has_journal = last.killed = false;
 }

@@ -2,14 +2,14 @@
  * What this process received from the one before it, which goes on lying in the store until it is of no use to anybody else:
  * should this process be killed before it has touched anything, the next one receives the same.
  *
- * How many processes have received it stands in the heartbeat of the process that left it. That is memory, so that it is known
- * at once, whatever becomes of what the service manager is told.
+ * How many processes have received it stands in the heartbeat of the process that left it. That is memory, as is all of the
+ * image's front, so that it is known at once, whatever becomes of what the service manager is told.
  */
 #include <stdio.h>
 #include <unistd.h>
 
 #include "daemon/base/systemd.h"
-#include "daemon/state/fd_names.h"
+#include "daemon/state/fd_front.h"
 #include "daemon/state/fd_table.h"
 #include "daemon/state/image.h"
 
@@ -19,41 +19,41 @@ enum { MOST_TAKERS = 3 };
 
 static struct {
   bool lies_there;
-  bool has_state;
-  uint64_t manifest; /* its number; 0: none */
-  uint64_t takers;   /* processes that had received it before this one */
+  uint64_t image;  /* when it was made, by which it lies in the store; 0: it does not */
+  uint64_t takers; /* processes that had received it before this one */
 } received;
 
-void fd_received_state(void) { received.has_state = true; }
+void fd_received_image(uint64_t born) { received.image = born; }
 
-void fd_received_manifest(uint64_t number) { received.manifest = number; }
+bool fd_received_has_image(void) { return received.image > 0; }
 
-void fd_received_heartbeat(uint64_t takers) { received.takers = takers; }
+const char *fd_store_image_name(uint64_t born, char name[NAME]) {
+  snprintf(name, NAME, IMAGE "%llu", (unsigned long long)born);
+  return name;
+}
 
-void fd_store_forget_manifest(uint64_t number) {
+void fd_received_forget_image(void) {
   char name[NAME];
-  snprintf(name, sizeof name, MANIFEST "%llu", (unsigned long long)number);
-  systemd_forget(name);
+  if (received.image > 0) {
+    systemd_forget(fd_store_image_name(received.image, name));
+    received.image = 0;
+  }
 }
 
-static bool write_takers(uint64_t takers) {
-  off_t at = IMAGE_FRONT + (off_t)offsetof(struct fd_store_heartbeat, takers);
-  return pwrite(image_left_fd(), &takers, sizeof takers, at) == (ssize_t)sizeof takers;
+static bool write_front(size_t offset, uint64_t number) {
+  return pwrite(image_left_fd(), &number, sizeof number, IMAGE_FRONT + (off_t)offset) == (ssize_t)sizeof number;
 }
+
+static bool write_takers(uint64_t takers) { return write_front(offsetof(struct fd_store_heartbeat, takers), takers); }
+
+void fd_received_end(void) { write_front(offsetof(struct fd_store_heartbeat, last), 0); }
 
 void fd_store_release(void) {
-  if (!received.lies_there) {
-    return;
+  write_front(offsetof(struct fd_store_front, state), 0);
+  if (received.lies_there) {
+    received.lies_there = false;
+    fd_table_forget_taken();
   }
-  received.lies_there = false;
-  write_takers(FD_STORE_SPENT);
-  if (received.has_state) {
-    systemd_forget(STATE);
-  }
-  if (received.manifest > 0) {
-    fd_store_forget_manifest(received.manifest);
-  }
-  fd_table_forget_taken();
 }
 
 void fd_store_repeat(void) {
@@ -61,10 +61,10 @@ void fd_store_repeat(void) {
   write_takers(received.takers);
 }
 
-void fd_received_leave(bool of_use) {
-  uint64_t takers = received.takers + 1;
+void fd_received_leave(bool of_use, uint64_t takers) {
+  received.takers = takers;
   received.lies_there = true;
-  if (!of_use || takers >= MOST_TAKERS || !write_takers(takers)) {
+  if (!of_use || takers + 1 >= MOST_TAKERS || !write_takers(takers + 1)) {
     fd_store_release();
   }
 }

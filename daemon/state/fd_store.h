@@ -1,13 +1,14 @@
 /*
  * The fd store: the descriptor store of the service manager, where what outlives a process lies until the next one.
  *
- * At an orderly end everything goes there, as it goes over exec in a handover. For the end that comes without a word, all
- * descriptors lie there at all times, with a manifest that says what each of them is (a codec that is live; the image says how
- * far each is), a journal that says which files were being written, and a heartbeat that says until when.
+ * The image lies there, and all descriptors under their numbers. At the front of the image stand the name of a record that says
+ * what each descriptor is (a state, which is live but for an orderly end; the rest of the image says how far each is), that of
+ * a journal that says which files were being written, and a heartbeat that says until when.
  */
 #ifndef FRAMED_STATE_FD_STORE_H
 #define FRAMED_STATE_FD_STORE_H
 
+#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -16,8 +17,6 @@
 #include "daemon/measure/history.h"
 #include "daemon/state/codec.h"
 
-#define FD_STORE_STATE "state" /* under which name the state of an orderly end lies in the fd store */
-
 /* Whether there is a store. */
 bool fd_store_is_there(void);
 
@@ -25,9 +24,9 @@ bool fd_store_is_there(void);
 
 /* Gives the codec and all descriptors on it to the store; then this process may end. */
 bool fd_store_keep(const struct codec *codec, struct failure *failure);
-/* What fd_store_keep() gave, or the manifest. False: there is nothing, or (with a sentence) nothing of use. Until
- * fd_store_release() it also stays in the store, for the next process if this one is killed before it has touched anything; but
- * not for ever. */
+/* What fd_store_keep() gave, or what was noted until a kill. False: there is nothing, or (with a sentence) nothing of use.
+ * Until fd_store_release() it also stays in the store, for the next process if this one is killed before it has touched
+ * anything; but not for ever. */
 bool fd_store_receive(struct codec *codec, struct failure *failure);
 /* From now on this process reads and writes what it received, so that it is of no use to any other. Idempotent. */
 void fd_store_release(void);
@@ -37,40 +36,25 @@ void fd_store_repeat(void);
 
 /* -- in case there is none ------------------------------------------------------------------------------------------ */
 
-enum { FD_STORE_MOST_FILES = 256 };
-
-struct fd_store_file { /* that results are written to, */
-  char *path;
-  uint64_t result_bytes; /* with so many for each */
-};
-
-struct fd_store_journal {
-  struct history history;
-  struct fd_store_file files[FD_STORE_MOST_FILES];
-  unsigned file_count;
-};
-
 /* What a process leaves that is killed. */
 struct fd_store_heartbeat {
-  int64_t last;     /* CLOCK_MONOTONIC ns of its last beat, */
+  int64_t last;     /* CLOCK_MONOTONIC ns of its last beat; 0: it ended by itself */
   uint64_t clients; /* and how many it had then */
-  uint64_t takers;  /* how many processes have received what it left; FD_STORE_SPENT: one of them has gone on from there */
+  uint64_t takers;  /* how many processes have received what it left */
 };
 
-#define FD_STORE_SPENT UINT64_MAX
-
-/* What is on the manifest has changed, and fd_store_keep_manifest() is due. */
+/* What the state says has changed, and fd_store_keep_state() is due. */
 void fd_store_mark(void);
 bool fd_store_is_marked(void);
-/* Since this image of the process reads and writes from now on, what the image before it noted is of no use to anybody. */
-void fd_store_spend_manifest(void);
-/* Replaces what lay there before by a codec that is live and all descriptors on it; without `whole`, or where there is not room
- * for all, by its listening sockets alone. */
-void fd_store_keep_manifest(const struct codec *manifest, bool whole);
-/* fd_store_keep_manifest() is due once more if something of the manifest could not be said. True: so is fd_store_note(). */
-bool fd_store_try_again(void);
-/* The same for the journal, which is for a process that can make nothing of the manifest. */
-void fd_store_note(struct fd_store_journal *journal);
+/* Replaces the state by one that is live, with all descriptors on it; without `whole`, or where there is not room for all, by
+ * the listening sockets alone. */
+void fd_store_keep_state(const struct codec *state, bool whole);
+/* What could not be said is due once more. */
+void fd_store_try_again(void);
+/* Replaces the journal, which is for a process that can make nothing of the state: `files` were written by fd_store_list(),
+ * each with the size of a whole result there (0: unknown); NULL: any file may be dirty. */
+void fd_store_note(struct history *history, char *files);
+void fd_store_list(FILE *out, const char *path, uint64_t result_bytes);
 /* The file of a socket was made, and no pipeline uses it yet: a process after this one removes it. From any thread; only one at
  * a time is at such files. A file that there is no room to note stays behind. */
 void fd_store_note_new_file(const char *path, const struct stat *made);
@@ -78,19 +62,22 @@ void fd_store_note_new_file(const char *path, const struct stat *made);
 void fd_store_forget_new_file(const char *path);
 /* Says that this process still runs, with so many clients. */
 void fd_store_beat(int64_t now, uint64_t clients);
-/* Takes back everything that lies there, also what was received. */
+/* Takes back all descriptors that lie there, also what was received. */
 void fd_store_withdraw(void);
 /* This process ends by itself: the next one takes nobody for killed. */
 void fd_store_end(void);
-/* What lies there by now, for the next image of this process. */
-void fd_store_pass(struct codec *codec);
+/* The journal and the heartbeat of the process before take the place of this one's. */
+void fd_store_note_again(struct history *history, char *files, const struct fd_store_heartbeat *heartbeat);
 
 /* -- after the other kind of end: fd_recall.c, as is fd_store_receive() ---------------------------------------------- */
 
-/* Whether a process before this one ended without a word; `journal` and `heartbeat` are its own. From then on
+/* The image of the process before, which executed this one or, as it is known here, `was_killed`; takes the descriptor over.
+ * Whether what it holds is of use. */
+bool fd_store_look_into(int fd, bool was_killed);
+/* Whether a process before this one ended without a word; `history` and `heartbeat` are its own. From then on
  * fd_store_was_writing() and fd_store_take_listener() know of it. */
-bool fd_store_recover(struct fd_store_journal *journal, struct fd_store_heartbeat *heartbeat);
-/* The heartbeat alone, where the manifest tells the rest. */
+bool fd_store_recover(struct history *history, struct fd_store_heartbeat *heartbeat);
+/* The heartbeat alone, where the state tells the rest. */
 struct fd_store_heartbeat fd_store_last_heartbeat(void);
 /* Whether a process before this one was killed. */
 bool fd_store_was_killed(void);
@@ -98,9 +85,8 @@ bool fd_store_was_killed(void);
 bool fd_store_was_writing(const char *file, uint64_t *result_bytes);
 /* This process ends without having made anything of it: the next one is to find it. */
 void fd_store_recall_again(void);
-/* This process executes itself anew, without the journal, but files are to be looked after all the same. False: no memory to
- * pass that on. */
-bool fd_store_expect_dirty(void);
+/* Whether such a list has the file, or is none; then any file may be dirty, and `result_bytes` stays. */
+bool fd_store_is_dirty(const char *lines, const char *file, uint64_t *result_bytes);
 /* That process's listener at the path, or -1; `passed`: whether the manager passes it at every start. */
 int fd_store_take_listener(const char *path, bool *passed);
 /* The same for an address of TCP. Its listeners elsewhere are closed: they may be in the way of a socket at this address. */

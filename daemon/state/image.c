@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/measure/clock.h"
 #include "daemon/state/state.h"
 
 /* A name is the record's serial number with its first page below it. */
@@ -18,6 +19,7 @@ enum { PAGE = 4096, PAGE_BITS = 22, FIRST_PAGES = 256, AT_ONCE = 512 * 1024 };
 struct head { /* at the beginning of the memory */
   char version[STATE_VERSION_TEXT];
   uintptr_t base; /* where the process had it that made it */
+  uint64_t born;
   _Atomic unsigned char disowned;
 };
 
@@ -77,6 +79,7 @@ static bool open_image(void) {
   image.used = (IMAGE_FRONT + IMAGE_FRONT_BYTES) / PAGE;
   struct head *head = base;
   head->base = (uintptr_t)base;
+  head->born = (uint64_t)clock_now();
   state_version(head->version);
   return true;
 }
@@ -173,6 +176,8 @@ uint64_t image_name(const void *body) {
 
 int image_fd(void) { return image.fd; }
 
+uint64_t image_born(void) { return image.base ? ((const struct head *)image.base)->born : 0; }
+
 bool image_outlives(void) { return !image.base || image.fd >= 0; }
 
 void image_disown(void) {
@@ -202,12 +207,18 @@ bool image_look_into(int fd) {
   void *base = mmap(NULL, left.bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
   left.base = base != MAP_FAILED ? base : NULL;
   const struct head *head = (const struct head *)left.base;
-  if (head && strncmp(head->version, state_version(version), STATE_VERSION_TEXT) == 0 && head->disowned == 0) {
-    return true;
+  if (!head || strncmp(head->version, state_version(version), STATE_VERSION_TEXT) != 0) {
+    forget_left();
+    return false;
   }
-  forget_left();
-  return false;
+  return head->disowned == 0;
 }
+
+bool image_left_is_there(void) { return left.base; }
+
+uint64_t image_left_born(void) { return left.base ? ((const struct head *)left.base)->born : 0; }
+
+const void *image_left_front(void) { return left.base ? left.base + IMAGE_FRONT : NULL; }
 
 int image_left_fd(void) { return left.fd; }
 
@@ -219,13 +230,18 @@ void image_look_away(void) {
   left.fd = -1;
 }
 
-static const void *left_body(uint64_t page, enum image_kind kind, size_t bytes) {
+static const struct record *left_record(uint64_t page, enum image_kind kind) {
   if (!left.base || page == 0 || page >= left.bytes / PAGE) {
     return NULL;
   }
   const struct record *record = (const struct record *)(left.base + page * PAGE);
-  bool fits = record->bytes == bytes && bytes <= left.bytes - page * PAGE - sizeof *record;
-  return record->kind == (uint32_t)kind && record->serial != 0 && fits ? record->body : NULL;
+  bool fits = record->bytes <= left.bytes - page * PAGE - sizeof *record;
+  return record->kind == (uint32_t)kind && record->serial != 0 && fits ? record : NULL;
+}
+
+static const void *left_body(uint64_t page, enum image_kind kind, size_t bytes) {
+  const struct record *record = left_record(page, kind);
+  return record && record->bytes == bytes ? record->body : NULL;
 }
 
 const void *image_left(uint64_t name, enum image_kind kind, size_t bytes) {
@@ -237,4 +253,14 @@ const void *image_left_at(const void *address, enum image_kind kind, size_t byte
   uintptr_t base = left.base ? ((const struct head *)left.base)->base : 0;
   uintptr_t at = (uintptr_t)address - offsetof(struct record, body) - base;
   return address && at % PAGE == 0 ? left_body(at / PAGE, kind, bytes) : NULL;
+}
+
+const void *image_left_any(uint64_t name, enum image_kind kind, size_t *bytes, off_t *at) {
+  const struct record *record = left_record(name % MOST_PAGES, kind);
+  if (!record || record->serial != name >> PAGE_BITS) {
+    return NULL;
+  }
+  *bytes = record->bytes;
+  *at = (off_t)(record->body - left.base);
+  return record->body;
 }

@@ -17,8 +17,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
-enum image_kind { IMAGE_FREE, IMAGE_SESSION, IMAGE_SINK, IMAGE_READER, IMAGE_BORROWER, IMAGE_PENDING, IMAGE_ROOM };
+enum image_kind { IMAGE_FREE, IMAGE_STATE, IMAGE_SESSION, IMAGE_SINK, IMAGE_READER, IMAGE_BORROWER, IMAGE_PENDING, IMAGE_ROOM };
 
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 
@@ -28,6 +29,8 @@ void *image_free(void *record); /* NULL is fine; returns NULL */
 /* What finds the record later, also among others that had its place; 0 for NULL. */
 uint64_t image_name(const void *record);
 int image_fd(void); /* to be kept; -1: nothing was made there, or it does not outlive this process */
+/* When it was made, in CLOCK_MONOTONIC ns: no other image of this boot has the same. */
+uint64_t image_born(void);
 bool image_outlives(void);
 /* Whether another process under the limits of this one could have as much: only then may it take over. */
 bool image_may_follow(void);
@@ -56,12 +59,18 @@ static inline bool mark_is_set(const struct mark *mark) { return atomic_load_exp
 
 /* -- what a process before this one left ---------------------------------------------------------------------------- */
 
-/* Maps the image of another process; takes the descriptor over. False: it is none of this version, or was disowned. */
+/* Maps the image of another process; takes the descriptor over. False: it is none of this version, or was disowned. One that
+ * was disowned is there to read all the same, for what is checked as a whole. */
 bool image_look_into(int fd);
+bool image_left_is_there(void); /* and of this version */
+uint64_t image_left_born(void); /* 0: none is there */
+const void *image_left_front(void);
 int image_left_fd(void);    /* of that one, also if it was none; -1: there was none */
 void image_look_away(void); /* idempotent */
 /* The record of that name, if it is still of this kind and has so many bytes; else NULL. */
 const void *image_left(uint64_t name, enum image_kind kind, size_t bytes);
+/* The same for one of whatever length, and where in the memory it lies. */
+const void *image_left_any(uint64_t name, enum image_kind kind, size_t *bytes, off_t *at);
 /* The same for one that lay at this address in that process. */
 const void *image_left_at(const void *address, enum image_kind kind, size_t bytes);
 

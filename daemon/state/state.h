@@ -1,10 +1,9 @@
 /*
  * The room state/: what outlives a process.
  *
- * The state memfd: the bytes of a codec, which outlive their process.
+ * A state: the bytes of a codec in a record of the image, for the next process.
  *
- * Its header names the version of what is in the codec and holds checksums of itself and of the rest; a memory with one bit
- * wrong, or of another version, is none. It is never registered with a device, since a wild kernel can write what is.
+ * Their version is the image's; a checksum stands before them, so that bytes with one bit wrong are none.
  */
 #ifndef FRAMED_STATE_STATE_H
 #define FRAMED_STATE_STATE_H
@@ -14,13 +13,16 @@
 #include "daemon/measure/trouble.h"
 #include "daemon/state/codec.h"
 
-/* Raised with every change of what is in the codec, or of what it means. */
+/* Raised with every change of what is in the image or a codec, or of what it means. */
 enum { STATE_VERSION = 20 };
 
-/* Writes the codec to a new memory; returns its descriptor (closed on exec), or -1. */
-int state_write(const struct codec *codec, struct failure *failure);
-/* Loads what state_write() wrote. False, with a sentence, if it is not whole or not of this version. */
-bool state_read(int fd, struct codec *codec, struct failure *failure);
+/* A record with the codec's bytes, and whether it is live, which image_free() frees; or NULL. */
+void *state_write(const struct codec *codec, struct failure *failure);
+/* Loads the record of that name from the image that a process before this one left. False, with a sentence, if it is not whole.
+ */
+bool state_read(uint64_t name, struct codec *codec, struct failure *failure);
+/* Changes bytes of the record that was read last to those of the codec, which is as long. */
+bool state_write_again(const struct codec *codec);
 
 /* The sizes and limits of what states hold as it lies in memory, which this file does not know. Before any thread is started.
  */
@@ -29,8 +31,6 @@ void state_set_layout(const size_t *sizes, size_t count);
 /* What must be equal for a state to be understood, as text: the version, and the layout of what is passed whole. */
 enum { STATE_VERSION_TEXT = 32 };
 const char *state_version(char text[STATE_VERSION_TEXT]);
-
-/* [for tests] The checksum over bytes. */
 uint64_t state_checksum(const void *bytes, size_t length);
 
 /* What is known of all process images, which goes from each to the next. */

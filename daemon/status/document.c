@@ -11,6 +11,7 @@
 
 #include "daemon/measure/clock.h"
 #include "daemon/measure/history.h"
+#include "daemon/status/links.h"
 #include "daemon/status/status.h"
 #include "gpu/nvml.h"
 
@@ -214,6 +215,7 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
   document = with(document, "connected", connected_document(snapshot));
   document = with(document, "errors", errors_document(snapshot));
   document = with(document, "silent", trouble_document(snapshot->silence));
+  document = with(document, "links", links_document(&snapshot->links));
   document = with(document, "last_in_age_s", age_document(snapshot->last_in));
   document = with(document, "last_out_age_s", age_document(snapshot->last_out));
   document = with(document, "frames", frames_document(&snapshot->ledger));

@@ -19,7 +19,7 @@
 struct http;
 struct http_request;
 
-/* Called once for each whole request; a body was read and thrown away. Must lead to exactly one http_answer(), at
+/* Called once for each whole request; of a body the first HTTP_BODY bytes are kept. Must lead to exactly one http_answer(), at
  * once or later, on the loop; until then the request is valid, also when its client or the server has gone. */
 typedef void http_handler(void *context, struct http_request *request);
 
@@ -53,6 +53,9 @@ const char *http_argument(const struct http_request *request, const char *name);
 /* Of the head: a field, and the value of a cookie; NULL: it has none. Only within the handler. */
 const char *http_field(const struct http_request *request, const char *name);
 const char *http_cookie(const struct http_request *request, const char *name);
+/* What came with it; NULL: more than is kept. Only within the handler. */
+enum { HTTP_BODY = 4096 };
+const char *http_body(const struct http_request *request, size_t *length);
 /* Whether the client closed its connection; one that only ended its own side may still listen, which TCP does not tell. */
 bool http_client_left(const struct http_request *request);
 

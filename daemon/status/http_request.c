@@ -22,6 +22,7 @@ static void request_free(struct http_request *request) {
   }
   free(request->method);
   free(request->path);
+  free(request->body);
   free(request);
 }
 
@@ -65,6 +66,21 @@ const char *http_field(const struct http_request *request, const char *name) {
 
 const char *http_cookie(const struct http_request *request, const char *name) {
   return MHD_lookup_connection_value(request->handle, MHD_COOKIE_KIND, name);
+}
+
+const char *http_body(const struct http_request *request, size_t *length) {
+  *length = request->body_bytes;
+  return request->body_bytes == 0 ? "" : request->body_bytes <= HTTP_BODY ? request->body : NULL;
+}
+
+/* False: it is more than anybody needs, or there is no memory for it. */
+static bool take_body(struct http_request *request, const char *data, size_t size) {
+  request->body = request->body ? request->body : malloc(HTTP_BODY);
+  if (request->body && request->body_bytes + size <= HTTP_BODY) {
+    memcpy(request->body + request->body_bytes, data, size);
+  }
+  request->body_bytes += size;
+  return request->body && request->body_bytes <= BODY_LIMIT;
 }
 
 /* The library does not look at a suspended connection. */
@@ -242,16 +258,16 @@ static enum MHD_Result request_ask(struct http *http, struct http_request *reque
 
 enum MHD_Result http_on_request(void *context, struct MHD_Connection *handle, const char *path, const char *method,
                                 const char *version, const char *data, size_t *size, void **state) {
-  (void)version, (void)data;
+  (void)version;
   struct http_request *request = *state;
   if (!request) {
     request = *state = request_new(context, handle, method, path);
     return request ? MHD_YES : MHD_NO;
   }
   if (*size > 0) {
-    request->body_bytes += *size;
+    bool taken = take_body(request, data, *size);
     *size = 0;
-    return request->body_bytes <= BODY_LIMIT ? MHD_YES : MHD_NO;
+    return taken ? MHD_YES : MHD_NO;
   }
   return request->asked ? send_response(request) : request_ask(context, request);
 }

@@ -13,6 +13,7 @@
 #include "config/stream.h"
 #include "daemon/measure/clock.h"
 #include "daemon/measure/history.h"
+#include "daemon/status/links.h"
 #include "daemon/status/status.h"
 #include "gpu/nvml.h"
 
@@ -446,6 +447,7 @@ char *metrics_text(const struct status_ops *ops) {
     write_fates(&report);
     write_models(&report);
     write_shadows(&report);
+    links_write_metrics(report.out, report.pipelines, report.view.pipeline_count);
     write_latencies(&report);
     text = stream_close(&stream);
   }

@@ -32,6 +32,7 @@ struct http_request {
   struct MHD_Connection *handle; /* NULL once completed */
   struct http_connection *connection;
   char *method, *path;
+  char *body; /* the first bytes of it, if it has any */
   size_t body_bytes;
   unsigned status;
   struct MHD_Response *response;

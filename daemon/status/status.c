@@ -13,6 +13,7 @@
 #include "daemon/measure/clock.h"
 #include "daemon/status/access.h"
 #include "daemon/status/http.h"
+#include "daemon/status/links.h"
 #include "daemon/status/live.h"
 #include "daemon/status/trace_text.h"
 
@@ -179,18 +180,27 @@ static void answer_trace(struct status *status, struct http_request *request, co
 
 /* -- history -------------------------------------------------------------------------------------------------------- */
 
-static void answer_history(struct status *status, struct http_request *request, const struct route *route, const char *name) {
-  (void)route;
+/* NULL: there is none of that name. */
+static struct pipeline *find_pipeline(const struct status *status, const char *name) {
   struct server_view view;
   status->ops->read(status->ops->server, &view);
   for (unsigned i = 0; i < view.pipeline_count; i++) {
     struct pipeline *pipeline = status->ops->pipeline(status->ops->server, i);
     if (strcmp(pipeline_config(pipeline)->name, name) == 0) {
-      answer_json(request, 200, past_document(pipeline_past(pipeline), clock_now()), NULL);
-      return;
+      return pipeline;
     }
   }
-  answer_json(request, 404, answer_error_document("there is no such pipeline", NULL), NULL);
+  return NULL;
+}
+
+static void answer_history(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route;
+  const struct pipeline *pipeline = find_pipeline(status, name);
+  if (pipeline) {
+    answer_json(request, 200, past_document(pipeline_past(pipeline), clock_now()), NULL);
+  } else {
+    answer_json(request, 404, answer_error_document("there is no such pipeline", NULL), NULL);
+  }
 }
 
 /* -- pictures ------------------------------------------------------------------------------------------------------- */
@@ -285,6 +295,11 @@ static void do_command(struct status *status, struct http_request *request, cons
   status->ops->command(status->ops->server, &order);
 }
 
+static void hear_link(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route;
+  links_answer(request, find_pipeline(status, name));
+}
+
 static void do_device(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   enum { MOST = 64 };
   struct device_order order = {.command = (enum device_command)route->detail, .answer = on_server_answer, .context = request};
@@ -315,6 +330,7 @@ static const struct route routes[] = {
     {"POST", "/v1/pipelines/NAME/resume", do_command, PIPELINE_COMMAND_RESUME},
     {"POST", "/v1/pipelines/NAME/drain", do_command, PIPELINE_COMMAND_DRAIN},
     {"POST", "/v1/pipelines/NAME/record", do_command, PIPELINE_COMMAND_RECORD},
+    {"POST", "/v1/pipelines/NAME/link", hear_link, 0},
 };
 enum { ROUTE_COUNT = sizeof routes / sizeof routes[0] };
 

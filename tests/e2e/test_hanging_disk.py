@@ -196,7 +196,7 @@ def test_a_stop_that_another_process_follows_leaves_it_all_but_that_pipeline(pla
             other.send(whole(0, SIZE).tobytes())
             assert reader.read(SIZE) == whole(0, SIZE).tobytes()
             leave(store, daemon, True)
-            assert "framed-state" in store.names and "does not answer: it begins anew" in daemon.log, daemon.log
+            assert store.noted() and "does not answer: it begins anew" in daemon.log, daemon.log
             assert producer.socket.recv(1) == b""
             store.arm(daemon)
             store.start(daemon)

@@ -14,6 +14,7 @@ import pytest
 
 from harness import BACKEND, Daemon, complete, limit, numbered, pipeline, run_framed, wait_until
 from harness.daemon import BINARY
+from harness.store import PAGE, PAGE_BITS, STATE, place_of
 
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -47,7 +48,7 @@ class Keeper:
             self.lost += 1
         elif "FDSTORE" in said:
             self.names.add(name)
-            if name == "framed-image":
+            if name.startswith("framed-image-"):
                 self.pulse = os.dup(descriptors[0])
         elif "BARRIER" in said and not self.answers:
             self.barriers += descriptors  # as long as somebody has these, the daemon waits
@@ -67,12 +68,16 @@ class Keeper:
             os.close(descriptor)
 
     @property
+    def has_state(self):
+        return bool(self.pulse and place_of(self.pulse, STATE))
+
+    @property
     def last_beat(self):
         return int.from_bytes(os.pread(self.pulse, 8, 4096), "little") if self.pulse else 0
 
 
 def carried(keeper):
-    return {name for name in keeper.names if name == "framed-state" or name.startswith("framed-d")}
+    return {name for name in keeper.names if name.startswith("framed-d")}
 
 
 VARIABLE = 128 << 10  # bytes that one may have in the environment of a program
@@ -87,8 +92,8 @@ def test_everything_is_left_where_there_is_room(place):
                 daemon.signal(signal.SIGTERM)
                 daemon.ends(0)
         assert "are left to the next process" in daemon.log
-        assert "framed-state" in keeper.names and len(carried(keeper)) >= 6, keeper.names
-        longest = max(len(name.rstrip("0123456789")) for name in carried(keeper) if name != "framed-state") + len("99999:")
+        assert keeper.has_state and len(carried(keeper)) >= 5, keeper.names
+        longest = max(len(name.rstrip("0123456789")) for name in carried(keeper)) + len("99999:")
         assert MOST * longest < VARIABLE - 4096, "the next process is told of all in LISTEN_FDNAMES"
 
 
@@ -139,7 +144,7 @@ def test_a_stop_goes_on_over_a_fault(place):
                 assert reader.read(2 * SIZE) == numbered(2, SIZE).tobytes()
                 daemon.ends(0)
         assert "everything is taken up again" in daemon.log
-        assert "framed-state" in keeper.names, keeper.names
+        assert keeper.has_state, keeper.names
 
 
 # -- a state that cannot be taken up ----------------------------------------------------------------------------------
@@ -154,16 +159,23 @@ def checksum(data):
     return total ^ (total >> 32)
 
 
+STATE_PAGE = 9
+STATE_NAME = 1 << PAGE_BITS | STATE_PAGE
+
+
 def state_with(place, config):
-    """A whole state of the program under test whose configuration is this text."""
+    """An image with a whole state of the program under test whose configuration is this text."""
     valid = place / "valid.yaml"
     valid.write_text(json.dumps(complete(place, {"cam0": pipeline(FORMAT)})))
     refusal = run_framed("-c", valid, "--check", "--state", "none").stderr
     version = re.search(r"states of version (\S+),", refusal).group(1).encode()
-    tape = struct.pack("<Q", len(config) + 1) + config + b"\0"
-    header = b"FRMDSTAT" + version.ljust(32, b"\0") + struct.pack("<QQ", len(tape), checksum(tape))
-    fd = os.memfd_create("state")
-    os.write(fd, header + struct.pack("<Q", checksum(header)) + tape)
+    tape = struct.pack("<QQQ", len(config) + 9, 0, len(config) + 1) + config + b"\0"
+    fd = os.memfd_create("image")
+    os.truncate(fd, 256 * PAGE)
+    os.pwrite(fd, version, 0)
+    os.pwrite(fd, struct.pack("<Q", STATE_NAME), STATE)
+    os.pwrite(fd, struct.pack("<QIIQ", 1, 1, 4, 4 * PAGE - 64), STATE_PAGE * PAGE)
+    os.pwrite(fd, struct.pack("<Q", checksum(tape)) + tape, STATE_PAGE * PAGE + 64)
     return fd
 
 
@@ -194,7 +206,7 @@ def activated(place, binary, passed):
 def test_sockets_of_the_manager_are_served_where_a_configuration_is_none_any_more(place):
     """As after the installation of a program that has forgotten a key."""
     passed = [high(state_with(place, b"nonsense: [")), listening(place / "passed.sock")]
-    program = activated(place, BINARY, dict(zip(["framed-state", "cam0"], passed)))
+    program = activated(place, BINARY, dict(zip(["framed-image-7", "cam0"], passed)))
     entry = pipeline(FORMAT, source={"socket": str(place / "passed.sock")})
     with Keeper(place, room=100) as keeper:
         with Daemon(place, {"cam0": entry}, env=keeper.environment, binary=program, inherits=passed) as daemon:
@@ -245,7 +257,7 @@ def test_a_daemon_that_begins_anew_has_the_manager_start_it_where_that_has_its_s
         left = os.dup(0) if state == "unusable" else state_with(place, text)
         daemon.settled = True
         own.unlink()
-        own.write_text(f'#!/bin/sh\ncase "$*" in *--check*) exit 0;; esac\nexport FRAMED_STATE=9\n'
+        own.write_text(f'#!/bin/sh\ncase "$*" in *--check*) exit 0;; esac\nexport FRAMED_STATE=9:{STATE_NAME}\n'
                        f'exec 9</proc/{os.getpid()}/fd/{left}\nexec {BINARY} "$@"\n')
         own.chmod(0o755)
         daemon.signal(signal.SIGUSR2)

@@ -323,8 +323,8 @@ def test_a_store_that_is_just_large_enough_is_never_given_more(place):
                 settle(daemon)
                 store.heard()
             settled()
-            wait_until(lambda: store.named("framed-roster"), "it is noted")
-            room = len(store.kept) + 1  # for the roster after this one
+            wait_until(lambda: store.noted(), "it is noted")
+            room = len(store.kept) + 1  # for the image after this one
             store.end(daemon)
             daemon.options["env"]["FDSTORE"] = str(room)
             store.room = room
@@ -339,7 +339,7 @@ def test_a_store_that_is_just_large_enough_is_never_given_more(place):
                 daemon.signal(signal.SIGCONT)
                 settled()
                 assert store.lost == 0, f"turn {turn}: {sorted(store.names)}"
-            assert store.named("framed-roster")
+            assert store.noted()
             store.kill(daemon)
             assert connections(daemon) == 0
             for reader in readers:
@@ -355,7 +355,7 @@ def test_listeners_take_the_place_of_connections_where_there_is_not_room_for_bot
             daemon.wait_view("they are there", lambda view: view["readers"] == len(readers))
             settle(daemon)
             store.heard()
-            room = len(store.kept) + 1  # for the roster after this one
+            room = len(store.kept) + 1  # for the image after this one
             store.end(daemon)
             daemon.options["env"]["FDSTORE"] = str(room)
             store.room = room
@@ -363,10 +363,10 @@ def test_listeners_take_the_place_of_connections_where_there_is_not_room_for_bot
             daemon.wait_ready()
             settle(daemon)
             store.heard()
-            assert store.named("framed-roster"), "all of that fits"
+            assert store.noted(), "all of that fits"
             daemon.write(entries)
             daemon.command("/v1/reload")
-            wait_until(lambda: not store.named("framed-roster"), "there is not room for all")
+            wait_until(lambda: not store.noted(), "there is not room for all")
             settle(daemon)
             store.heard()
             assert store.lost == 0, sorted(store.names)

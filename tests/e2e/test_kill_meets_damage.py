@@ -7,7 +7,8 @@ import socket
 import pytest
 
 from harness import numbered, pipeline, whole
-from harness.store import Store, connections, copy, leave, settle, start
+from harness.store import (JOURNAL, PAGE, STATE, Store, be_of_another_version, connections, copy, disown, leave, place_of, settle,
+                           start)
 from harness.waiting import limit
 
 pytestmark = pytest.mark.memory
@@ -17,18 +18,19 @@ FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 KILLS = 60 if os.environ.get("FRAMED_SOAK") else 6
 
 
-def spoil(descriptor, chance):
+def spoil(descriptor, chance, first=0, last=None):
     """Changes bytes where there are some."""
-    data = [at for at in range(0, os.fstat(descriptor).st_size, 4096) if os.pread(descriptor, 4096, at).strip(b"\0")]
+    pages = range(first, last or os.fstat(descriptor).st_size, 4096)
+    data = [at for at in pages if os.pread(descriptor, 4096, at).strip(b"\0")]
     for _ in range(chance.choice([1, 1, 4, 64])):
         at = chance.choice(data) + chance.randrange(4096)
         os.pwrite(descriptor, bytes([chance.randrange(256)]), at)
 
 
 @pytest.mark.takes(200)
-@pytest.mark.parametrize("what", ["framed-roster-", "image", "framed-journal"])
+@pytest.mark.parametrize("what", [STATE, None, JOURNAL])
 def test_what_is_damaged_costs_connections_at_most(place, store, what):
-    chance = random.Random(what)
+    chance = random.Random(f"{what}")
     with start(place, store, {"cam0": pipeline(FORMAT, slots=3)}) as daemon:
         for _ in range(KILLS):
             with daemon.reader() as reader, daemon.producer() as producer:
@@ -36,8 +38,10 @@ def test_what_is_damaged_costs_connections_at_most(place, store, what):
                 assert reader.read(2 * SIZE) == numbered(2, SIZE).tobytes()
                 settle(daemon)
                 store.end(daemon)
-                for descriptor in damaged(store, what):
-                    spoil(descriptor, chance)
+                for image in store.named("framed-image-"):
+                    first = place_of(image, what) if what else 0
+                    assert first or not what
+                    spoil(image, chance, first, first + PAGE if what else None)
                 store.start(daemon)
                 daemon.wait_ready()
             with daemon.reader() as reader, daemon.producer() as producer:
@@ -59,8 +63,8 @@ def test_what_another_version_left_is_let_go_of(place, store, orderly):
             store.kept = [(name.replace("framed-d", "framed-carried-"), fd) for name, fd in old]
             assert store.kept != old
             store.kept += [("framed-" + "long" * 60, copy(fd)) for fd in store.named("framed-image")]
-            for fd in store.named("framed-roster") + store.named("framed-state"):
-                os.pwrite(fd, b"FRMDSTAT0.1", 0)
+            for image in store.named("framed-image-"):
+                be_of_another_version(image)
             store.start(daemon)
             daemon.wait_ready()
             assert reader.rest() == b"" and "anew" in daemon.log
@@ -105,8 +109,8 @@ def test_what_may_be_torn_is_known_until_it_is_looked_after(place, store):
             daemon.account(came=2, emitted=2)
             settle(daemon)
             store.end(daemon)
-            for descriptor in damaged(store, "image"):
-                os.pwrite(descriptor, b"other", 0)
+            for image in store.named("framed-image-"):
+                disown(image)
             with open(place / "out", "ab") as out:
                 out.write(b"torn")
             store.start(daemon)
@@ -133,8 +137,8 @@ def test_a_file_with_results_of_another_size_is_not_cut_where_everything_begins_
         store.end(daemon)
         before = (place / "out").read_bytes()
         daemon.write({"cam0": pipeline(begun, sink={"file": str(place / "out")})}, lanes=1 if damage else 2)
-        for descriptor in damaged(store, "image") if damage else []:
-            os.pwrite(descriptor, b"other", 0)
+        for image in store.named("framed-image-") if damage else []:
+            disown(image)
         store.start(daemon)
         daemon.settled = True
         daemon.ends(78)
@@ -142,7 +146,7 @@ def test_a_file_with_results_of_another_size_is_not_cut_where_everything_begins_
 
 
 def test_a_cut_is_said_to_be_a_guess_where_nobody_knows_of_what_size_results_were(place, store):
-    """The kill was while one journal followed another."""
+    """There was no memory for the journal."""
     with start(place, store, {"cam0": pipeline(FORMAT, sink={"file": str(place / "out")})}) as daemon:
         with daemon.producer() as producer:
             producer.send(numbered(2, SIZE).tobytes())
@@ -151,9 +155,9 @@ def test_a_cut_is_said_to_be_a_guess_where_nobody_knows_of_what_size_results_wer
         store.end(daemon)
         with open(place / "out", "ab") as out:
             out.write(b"torn")
-        for descriptor in store.named("framed-roster"):
-            os.pwrite(descriptor, b"FRMDSTAT0.1", 0)
-        store.kept.append(("framed-unsure", other_memory(0)))
+        for image in store.named("framed-image-"):
+            disown(image)
+            os.pwrite(image, bytes(8), JOURNAL)
         store.start(daemon)
         daemon.wait_ready()
         assert "were a torn result (if results had the size that they have now" in daemon.log
@@ -177,8 +181,8 @@ def test_an_address_is_listened_at_again_where_everything_begins_anew(place, sto
         settle(daemon)
         assert answers_at(("127.0.0.1", port))
         leave(store, daemon, orderly)
-        for fd in store.named("framed-roster") + store.named("framed-state"):
-            os.pwrite(fd, b"FRMDSTAT0.1", 0)
+        for image in store.named("framed-image-"):
+            be_of_another_version(image)
         if moves:
             token = place / "token"
             token.write_text("0123456789abcdef")
@@ -186,12 +190,6 @@ def test_an_address_is_listened_at_again_where_everything_begins_anew(place, sto
         store.start(daemon)
         daemon.wait_ready()
         assert "anew" in daemon.log and answers_at(("127.0.0.1", port))
-
-
-def damaged(store, what):
-    if what != "image":
-        return store.named(what)
-    return [fd for _, fd in store.kept if "framed:image" in os.readlink(f"/proc/self/fd/{fd}")]
 
 
 def test_a_fifo_gives_no_shifted_frame_where_everything_begins_anew(place, store):
@@ -204,8 +202,8 @@ def test_a_fifo_gives_no_shifted_frame_where_everything_begins_anew(place, store
             daemon.wait_view("a part is there", lambda view: view["frames"]["in"] == 2 and view["frames"]["emitted"] == 1)
             settle(daemon)
             store.end(daemon)
-            for descriptor in damaged(store, "image"):
-                os.pwrite(descriptor, b"other", 0)
+            for image in store.named("framed-image-"):
+                disown(image)
             store.start(daemon)
             daemon.wait_ready()
             writer.write(whole(1, SIZE).tobytes()[100:] + whole(2, SIZE).tobytes())
@@ -223,8 +221,8 @@ def test_a_manager_that_is_slow_to_forget_is_waited_for(place):
             with daemon.reader() as reader, daemon.producer():
                 settle(daemon)
                 store.end(daemon)
-                for descriptor in damaged(store, "image"):
-                    os.pwrite(descriptor, b"other", 0)
+                for image in store.named("framed-image-"):
+                    disown(image)
                 store.pace = 0.03
                 store.start(daemon)
                 daemon.wait_ready()

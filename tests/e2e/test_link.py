@@ -156,6 +156,20 @@ def test_while_a_broker_hangs_a_sink_that_blocks_holds_its_slots(place, server):
                 all_stored(nats, 2000)
 
 
+def test_while_a_broker_hangs_a_sink_that_drops_keeps_no_slots(place, server):
+    """More frames than it keeps messages for."""
+    with Daemon(place, {"cam0": entry(size=128 << 10, slots=4, sink={"overload": "drop"})}) as daemon:
+        sinks = {"cam0": {"stream": "RESULTS", "overload": "drop"}}
+        with Link(daemon, server, sinks=sinks, limits={"memory": "1MiB"}) as link, daemon.producer() as producer:
+            link.wait_up()
+            server.process.send_signal(signal.SIGSTOP)
+            for number in range(24):
+                producer.send(whole(number, 128 << 10).tobytes())
+                daemon.wait_view("it has its fate", lambda view: view["frames"]["in"] == number + 1 and not view["frames"]["in_flight"])
+            server.kill()
+        assert link.metrics()["lost_total"] > 0
+
+
 def test_a_stream_that_is_full_holds_the_pipeline_until_there_is_room(place, server):
     with Daemon(place, {"cam0": entry(slots=4)}) as daemon, server.client() as nats:
         nats.make_stream("RESULTS", ["results.>"], max_msgs=10, discard="new")

@@ -57,7 +57,7 @@ def test_a_reload_that_prepares_for_longer_than_frames_are_given(place, store, l
             wait_until(lambda: injection.happened, "the reload prepares")
             store.arm(daemon)
             leave(store, daemon, True)
-            assert "framed-state" in store.names, daemon.log
+            assert store.noted(), daemon.log
             store.start(daemon)
             daemon.wait_ready()
             goes_through(producer, reader, 1)

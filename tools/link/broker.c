@@ -48,7 +48,7 @@ static natsStatus on_read(void *data, bool add) {
 static natsStatus on_write(void *data, bool add) {
   struct broker *broker = data;
   atomic_store(&broker->writes, add);
-  if (add) {
+  if (add && !pthread_equal(pthread_self(), broker->owner)) {
     ring(broker);
   }
   return NATS_OK;
@@ -97,6 +97,7 @@ static natsStatus set_options(natsOptions *options, const struct broker *broker,
   status = status == NATS_OK ? natsOptions_SetPingInterval(options, PING_MS) : status;
   status = status == NATS_OK ? natsOptions_SetMaxPingsOut(options, PINGS_OUT) : status;
   status = status == NATS_OK ? natsOptions_SetIOBufSize(options, BUFFER) : status;
+  status = status == NATS_OK ? natsOptions_SetSendAsap(options, true) : status; /* or it waits 1 ms: see broker_flush() */
   return status == NATS_OK ? set_security(options, settings) : status;
 }
 
@@ -115,6 +116,7 @@ static natsStatus subscribe(struct broker *broker) {
 
 bool broker_connect(struct broker *broker, const struct link_settings *link) {
   natsOptions *options = NULL;
+  broker->owner = pthread_self();
   atomic_store(&broker->lost, false);
   atomic_store(&broker->writes, false);
   natsStatus status = natsOptions_Create(&options);
@@ -137,6 +139,12 @@ bool broker_connect(struct broker *broker, const struct link_settings *link) {
 }
 
 /* -- turns ------------------------------------------------------------------------------------------------------------- */
+
+void broker_flush(struct broker *broker) {
+  if (broker->connection && !atomic_load(&broker->lost) && atomic_load(&broker->writes)) {
+    natsConnection_ProcessWriteEvent(broker->connection);
+  }
+}
 
 void broker_arm(const struct broker *broker, struct pollfd polls[BROKER_POLLS]) {
   bool there = broker->connection && !atomic_load(&broker->lost);
@@ -168,6 +176,10 @@ bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS])
 natsMsg *broker_take(struct broker *broker) {
   natsMsg *message = NULL;
   return broker->inbox && natsSubscription_NextMsg(&message, broker->inbox, 0) == NATS_OK ? message : NULL;
+}
+
+bool broker_is_stuck(const struct broker *broker) {
+  return atomic_load(&broker->writes) && natsConnection_Buffered(broker->connection) > 0;
 }
 
 size_t broker_largest(const struct broker *broker) {

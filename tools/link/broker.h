@@ -11,6 +11,7 @@
 
 #include <nats/nats.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "tools/link/settings.h"
@@ -27,6 +28,7 @@ struct broker {
   natsSubscription *inbox;
   natsInbox *address; /* what the inbox's subjects begin with */
   int event;          /* wakes the owner when other threads of the library want something */
+  pthread_t owner;
   _Atomic bool lost, writes;
   int socket;
   uint64_t delivered;    /* of a source's work queue, as of the connection; 0: none, or its stream keeps what is done */
@@ -43,11 +45,15 @@ bool broker_connect(struct broker *broker, const struct link_settings *link);
 /* Gives up what is not sent yet after a moment. */
 void broker_disconnect(struct broker *broker);
 
+/* Sends what was published since, as far as the server takes it. */
+void broker_flush(struct broker *broker);
 /* What to wait for, and what to do after it. False: the connection is lost. */
 void broker_arm(const struct broker *broker, struct pollfd polls[BROKER_POLLS]);
 bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS]);
 /* The next message that came to the inbox, the caller's to destroy; NULL: none. */
 natsMsg *broker_take(struct broker *broker);
+/* Whether bytes wait for a server that takes none. */
+bool broker_is_stuck(const struct broker *broker);
 /* Bytes that one message may have. */
 size_t broker_largest(const struct broker *broker);
 

@@ -34,6 +34,18 @@ void link_say(const struct link *link, const char *format, ...) {
 
 /* -- both sides -------------------------------------------------------------------------------------------------------- */
 
+/* `error` NULL: it is connected. */
+static void standing_set(struct standing *standing, const char *error) {
+  bool connected = !error;
+  pthread_mutex_lock(&standing->lock);
+  standing->since = standing->since == 0 || connected != standing->connected ? link_clock() : standing->since;
+  standing->connected = connected;
+  if (error) {
+    snprintf(standing->error, sizeof standing->error, "%s", error);
+  }
+  pthread_mutex_unlock(&standing->lock);
+}
+
 static bool is_due(const struct pause *pause, int64_t now) { return now >= pause->next; }
 
 /* True: it is the first failure since it went well, which is worth a line. */
@@ -50,6 +62,7 @@ void link_lose_broker(struct link *link) {
   }
   broker_disconnect(&link->broker);
   atomic_store(&link->has_broker, false);
+  standing_set(&link->standing, link->broker.why);
 }
 
 static void seek_broker(struct link *link) {
@@ -61,6 +74,7 @@ static void seek_broker(struct link *link) {
   link->to_broker = (struct pause){0};
   link->refused = false;
   atomic_store(&link->has_broker, true);
+  standing_set(&link->standing, NULL);
   link->kind->broker_there(link);
 }
 
@@ -180,6 +194,7 @@ static void turn(struct link *link) {
   struct pollfd polls[POLLS];
   natsMsg *message;
   int64_t until = link->kind->turn(link, link_clock());
+  broker_flush(&link->broker);
   bool waits = arm_client(link, &polls[BROKER_POLLS]);
   broker_arm(&link->broker, polls);
   polls[BROKER_POLLS + 1] = (struct pollfd){.fd = link->stopping ? -1 : link->stop, .events = POLLIN};
@@ -226,7 +241,13 @@ bool link_start(struct link *link, const struct link_kind *kind, const struct se
   link->kind = kind;
   link->memory = (size_t)settings->memory / settings->link_count;
   link->stop = stop;
+  pthread_mutex_init(&link->standing.lock, NULL);
   return broker_open(&link->broker, settings) && link->kind->open(link) && pthread_create(&link->thread, NULL, run, link) == 0;
 }
 
 void link_join(struct link *link) { pthread_join(link->thread, NULL); }
+
+void link_free(struct link *link) {
+  broker_free(&link->broker);
+  pthread_mutex_destroy(&link->standing.lock);
+}

@@ -37,6 +37,14 @@ struct pause {
   int64_t next, wait;
 };
 
+/* How it stands with its broker: set by the link's thread, read by whoever tells of it. */
+struct standing {
+  pthread_mutex_t lock;
+  bool connected;
+  int64_t since;           /* 0: not known yet */
+  char error[BROKER_TEXT]; /* the last one, or "" */
+};
+
 struct link;
 
 struct link_kind {
@@ -72,12 +80,14 @@ struct link {
   _Atomic uint64_t counters[COUNTERS];
   _Atomic unsigned in_flight;
   _Atomic bool has_broker, has_daemon;
+  struct standing standing;
 };
 
 /* False: no memory or descriptors. `stop` is a descriptor that becomes readable when all links are to stop. */
 bool link_start(struct link *link, const struct link_kind *kind, const struct settings *settings,
                 const struct link_settings *which, int stop);
 void link_join(struct link *link);
+void link_free(struct link *link); /* after nats_CloseAndWait() */
 
 static inline void link_count(struct link *link, enum counter counter, uint64_t by) {
   atomic_fetch_add_explicit(&link->counters[counter], by, memory_order_relaxed);

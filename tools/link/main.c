@@ -13,7 +13,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#include "tools/link/link.h"
+#include "tools/link/tell.h"
 
 enum { STATUS_OK = 0, STATUS_USAGE = 64, STATUS_INTERNAL = 70, STATUS_CONFIG = 78, EVERY_MS = 1000 };
 
@@ -87,6 +87,7 @@ static void join_links(const struct settings *settings, struct link *links, bool
 /* What came from queues has its results stored before sinks stop. */
 static bool run_links(const struct settings *settings, struct link *links, int stop, int stop_sinks) {
   struct pollfd stopped = {.fd = stop, .events = POLLIN};
+  bool silent = false;
   const uint64_t one = 1;
   for (unsigned i = 0; i < settings->link_count; i++) {
     const struct link_settings *which = &settings->links[i];
@@ -99,11 +100,13 @@ static bool run_links(const struct settings *settings, struct link *links, int s
   do {
     notify(settings, links);
     write_metrics(settings, links);
+    tell_links(settings, links, false, &silent);
   } while (poll(&stopped, 1, EVERY_MS) <= 0);
   sd_notify(0, "STOPPING=1");
   join_links(settings, links, true);
   (void)!write(stop_sinks, &one, sizeof one);
   join_links(settings, links, false);
+  tell_links(settings, links, true, &silent);
   write_metrics(settings, links);
   return true;
 }
@@ -128,7 +131,7 @@ static int run(const struct settings *settings) {
   }
   nats_CloseAndWait(2000);
   for (unsigned i = 0; i < settings->link_count; i++) {
-    broker_free(&links[i].broker);
+    link_free(&links[i]);
   }
   free(links);
   close(stop);

@@ -34,6 +34,9 @@ static const struct row tls_rows[] = {
     ROW("key", ROW_PATH, KEY_FILE, settings, key, .help = "this client's private key"),
     {.key = {.name = NULL}}};
 
+static const struct row status_row =
+    ROW("status", ROW_VALUE, KEY_SOCKET, settings, status, .help = "the daemon's status socket");
+
 static const struct row limits_rows[] = {
     ROW("memory", ROW_VALUE, KEY_SIZE, settings, memory, .minimum = MIB, .maximum = MIB << 20),
     {.key = {.name = NULL}}};
@@ -83,8 +86,8 @@ struct settings *settings_free(struct settings *settings) {
   for (unsigned i = 0; i < settings->server_count; i++) {
     free(settings->servers[i]);
   }
-  char *const texts[] = {settings->file, settings->credentials, settings->ca,          settings->certificate,
-                         settings->key,  settings->metrics,     settings->mqtt_prefix, settings->mqtt_node};
+  char *const texts[] = {settings->file,    settings->credentials, settings->ca,        settings->certificate, settings->key,
+                         settings->metrics, settings->mqtt_prefix, settings->mqtt_node, settings->status};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     free(texts[i]);
   }
@@ -321,7 +324,7 @@ static void join_links(struct settings *settings) {
 /* -- the file ---------------------------------------------------------------------------------------------------------- */
 
 static void read_root(struct reader *reader, struct settings *settings, const struct node *root) {
-  static const char *const names[] = {"nats", "sinks", "sources", "mqtt", "limits", "metrics", NULL};
+  static const char *const names[] = {"nats", "sinks", "sources", "mqtt", "limits", "metrics", "status", NULL};
   const struct config_mark top = {.file = settings->file};
   for (const struct node *child = root->first; child; child = child->next) {
     if (strcmp(child->name, "nats") == 0 && is_mapping(reader, "nats", child)) {
@@ -334,6 +337,8 @@ static void read_root(struct reader *reader, struct settings *settings, const st
       read_rows(reader, limits_rows, "'limits'", child, settings);
     } else if (strcmp(child->name, "metrics") == 0) {
       replace(&settings->metrics, value_read_path(reader, child->name, child));
+    } else if (strcmp(child->name, "status") == 0) {
+      read_row(reader, &status_row, child, settings);
     } else if (strcmp(child->name, "nats") != 0) {
       report_unknown(reader, "the file", child, names);
     }
@@ -369,8 +374,9 @@ static struct settings *settings_new(const char *path) {
   if (settings) {
     settings->memory = 256 * MIB;
     settings->file = memory_copy(path, strlen(path));
+    set_default(&settings->status, "%s", "/run/framed/status.sock");
   }
-  return settings && settings->file ? settings : settings_free(settings);
+  return settings && settings->file && settings->status ? settings : settings_free(settings);
 }
 
 struct settings *settings_load(const char *path, struct config_errors *errors) {

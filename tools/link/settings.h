@@ -37,6 +37,7 @@ struct settings {
   int64_t memory; /* bytes of messages that wait for an answer, all links together */
   char *metrics;  /* NULL: no file */
   char *mqtt_prefix, *mqtt_node;
+  char *status; /* the daemon's status socket */
   struct link_settings links[SETTINGS_LINKS];
   unsigned link_count;
 };

@@ -38,6 +38,8 @@ struct sink {
   size_t bytes;
   int64_t due;  /* of the flight that is due first, or earlier */
   bool refuses; /* the stream refused the last one */
+  bool waits;   /* `waiting` found no memory for its message */
+  struct framed_result waiting;
 };
 
 static bool sink_open(struct link *link) {
@@ -124,16 +126,22 @@ static struct flight *free_flight(struct sink *sink) {
   return &sink->flights[sink->next];
 }
 
-static int sink_wanted(const struct link *link) {
+static bool has_room(const struct link *link) {
   const struct sink *sink = link->state;
-  if (!link->client || !link->broker.connection || link->stopping || sink->refuses || sink->count == FLIGHTS) {
-    return 0;
-  }
   size_t bytes = framed_info(link->client)->output_bytes;
-  return sink->count == 0 || sink->bytes + bytes <= link->memory ? FRAMED_RESULT : 0;
+  return !sink->waits && sink->count < FLIGHTS && (sink->count == 0 || sink->bytes + bytes <= link->memory);
 }
 
-/* False: there is no memory for it, and it stays with the pipeline. */
+/* With `drop` results are taken in any case, or they would keep slots from the pipeline. */
+static int sink_wanted(const struct link *link) {
+  const struct sink *sink = link->state;
+  if (!link->client || !link->broker.connection || link->stopping) {
+    return 0;
+  }
+  return drops(link) || (!sink->refuses && has_room(link)) ? FRAMED_RESULT : 0;
+}
+
+/* False: there is no memory for it. */
 static bool begin_flight(struct link *link, const struct framed_result *result, int64_t now) {
   struct sink *sink = link->state;
   struct flight *flight = free_flight(sink);
@@ -150,7 +158,6 @@ static bool begin_flight(struct link *link, const struct framed_result *result, 
   sink->count++;
   sink->bytes += result->size;
   atomic_store(&link->in_flight, sink->count);
-  link_count(link, COUNT_MISSED, result->dropped);
   if (drops(link)) {
     framed_release(link->client, result);
   }
@@ -158,8 +165,30 @@ static bool begin_flight(struct link *link, const struct framed_result *result, 
   return true;
 }
 
+static void lose_result(struct link *link, const struct framed_result *result) {
+  framed_release(link->client, result);
+  link_count(link, COUNT_LOST, 1);
+}
+
+static void take_result(struct link *link, const struct framed_result *result, int64_t now) {
+  struct sink *sink = link->state;
+  link_count(link, COUNT_MISSED, result->dropped);
+  if (!result->data) {
+    return;
+  }
+  if ((drops(link) && !has_room(link)) || !begin_flight(link, result, now)) {
+    if (drops(link)) {
+      lose_result(link, result);
+    } else {
+      sink->waits = true;
+      sink->waiting = *result;
+    }
+  }
+}
+
 static void send_due(struct link *link, int64_t now) {
   struct sink *sink = link->state;
+  bool stuck = broker_is_stuck(&link->broker);
   sink->due = INT64_MAX;
   for (unsigned i = 0; i < FLIGHTS; i++) {
     struct flight *flight = &sink->flights[i];
@@ -171,6 +200,9 @@ static void send_due(struct link *link, int64_t now) {
     } else if (drops(link)) {
       link_count(link, COUNT_LOST, 1);
       end_flight(link, flight);
+    } else if (stuck) {
+      flight->due = now + ANSWER_WAIT; /* what was sent before has not left yet: it need not be there twice */
+      sink->due = flight->due < sink->due ? flight->due : sink->due;
     } else {
       link_count(link, COUNT_RETRIES, 1);
       send_flight(link, flight, now);
@@ -187,9 +219,11 @@ static int64_t sink_turn(struct link *link, int64_t now) {
   if (sink->count > 0 && now >= sink->due) {
     send_due(link, now);
   }
-  bool room = sink_wanted(link) != 0;
-  while (room && framed_receive(link->client, &result) > 0) {
-    room = (!result.data || begin_flight(link, &result, now)) && sink_wanted(link) != 0;
+  if (sink->waits) {
+    sink->waits = !begin_flight(link, &sink->waiting, now);
+  }
+  while (sink_wanted(link) != 0 && framed_receive(link->client, &result) > 0) {
+    take_result(link, &result, now);
   }
   return sink->count > 0 ? sink->due : INT64_MAX;
 }
@@ -201,13 +235,13 @@ static void refuse(struct link *link, struct flight *flight, const char *why) {
   if (!sink->refuses) {
     link_say(link, "the stream refuses a result: %s", why);
   }
+  sink->refuses = true;
   if (drops(link)) {
     link_count(link, COUNT_LOST, 1);
     end_flight(link, flight);
     return;
   }
   int64_t twice = flight->refused * 2 < REFUSED_MOST ? flight->refused * 2 : REFUSED_MOST;
-  sink->refuses = true;
   flight->refused = flight->refused == 0 ? REFUSED_FIRST : twice;
   flight->due = link_clock() + flight->refused;
   sink->due = flight->due < sink->due ? flight->due : sink->due;
@@ -269,6 +303,7 @@ static void sink_broker_there(struct link *link) {
 /* The pipeline gives its next reader what was not given back: under the same names. */
 static void sink_daemon_gone(struct link *link) {
   struct sink *sink = link->state;
+  sink->waits = false;
   for (unsigned i = 0; i < FLIGHTS; i++) {
     sink->flights[i].held = false;
   }

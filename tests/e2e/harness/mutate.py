@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Takes over from framed like a program that is installed for an upgrade, and shows framed states that make no sense.
 
-Each is a copy of the state that was handed over to this program, changed at a few places, with checksums that are right,
-and in every second case of the image in which its sessions, sinks and readers worked, which has none. A framed
+Each is a copy of the image that was handed over to this program, changed at a few places; in every second case of the state
+in it, with a checksum that is right. A framed
 of its own takes it, with all the descriptors, and must end as it is asked to: with the state or without it. What any other one did
 goes to the file OUTCOME, as JSON; `changes` there is what the environment's FRAMED_MUTATE asks for ("first:count").
 """
@@ -17,7 +17,6 @@ import subprocess
 import sys
 import time
 
-HEADER = struct.Struct("<8s32sQQQ")
 MASK = (1 << 64) - 1
 NUMBERS = [0, 1, 2, 7, 16, 64, 255, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 0x8000000000000000, MASK]
 SLOW = float(os.environ.get("FRAMED_SLOW", "1"))
@@ -34,12 +33,6 @@ def checksum(data):
         total ^= total >> 29
     total = total * 0xBF58476D1CE4E5B9 & MASK
     return total ^ total >> 32
-
-
-def sealed(header, tape):
-    """The bytes of a state of this tape, with the version of that header."""
-    front = struct.pack("<8s32sQQ", header[0], header[1], len(tape), checksum(tape))
-    return front + struct.pack("<Q", checksum(front)) + tape
 
 
 def descriptors():
@@ -81,15 +74,23 @@ def mutated(tape, chance, skip):
 
 
 class Image:
-    """The memory in which sessions, sinks and readers worked; the number of its descriptor stays."""
+    """The memory in which the daemon worked, and the state in it; the number of its descriptor stays."""
 
     PAGE = 4096
+    RECORD = 64  # what stands before a record
 
-    def __init__(self):
-        (self.fd,) = [fd for fd in descriptors() if "framed:image" in os.readlink(f"/proc/self/fd/{fd}")]
+    def __init__(self, given):
+        self.fd, name = map(int, given.split(":"))
         self.size = os.fstat(self.fd).st_size
         pages = [(at, os.pread(self.fd, self.PAGE, at)) for at in range(0, self.size, self.PAGE)]
         self.pages = [(at, page) for at, page in pages if page.strip(b"\0")]
+        self.at = (name & (1 << 22) - 1) * self.PAGE + self.RECORD
+        length, self.live = struct.unpack("<QQ", os.pread(self.fd, 16, self.at + 8))
+        self.tape = os.pread(self.fd, length, self.at + 24)
+
+    def write(self, tape):
+        rest = struct.pack("<QQ", len(tape), self.live) + tape
+        os.pwrite(self.fd, struct.pack("<Q", checksum(rest)) + rest, self.at)
 
     def show(self, chance):
         """From now on a copy is there, in which one to eight places are changed where there is something."""
@@ -120,13 +121,10 @@ def stacks(pid):
     return "".join(said)
 
 
-def try_one(program, arguments, state, number):
-    fd = os.memfd_create("state")
-    os.write(fd, state)
+def try_one(program, arguments, number):
     log = os.memfd_create("log")
     kept = [other for other in descriptors() if other != log]
-    environment = {**os.environ, "FRAMED_STATE": str(fd)}
-    process = subprocess.Popen([program, *arguments], env=environment, pass_fds=kept, stderr=log, start_new_session=True)
+    process = subprocess.Popen([program, *arguments], pass_fds=kept, stderr=log, start_new_session=True)
     end, asked, outcome = time.monotonic() + 20 * SLOW, False, None
     while process.poll() is None and time.monotonic() < end:
         time.sleep(0.002)
@@ -142,7 +140,6 @@ def try_one(program, arguments, state, number):
         process.send_signal(signal.SIGABRT)
     status = process.wait()
     said = os.pread(log, 1 << 20, 0).decode(errors="replace")
-    os.close(fd)
     os.close(log)
     if outcome is None and status not in (0, 78):
         outcome = f"status {status}"
@@ -152,17 +149,15 @@ def try_one(program, arguments, state, number):
 def main():
     if "--check" in sys.argv:
         return 0
-    with open(f"/proc/self/fd/{os.environ['FRAMED_STATE']}", "rb") as file:
-        data = file.read()
-    header, tape = HEADER.unpack(data[:HEADER.size]), data[HEADER.size:]
-    skip = 8 + struct.unpack("<Q", tape[:8])[0]
+    image, outcome = Image(os.environ["FRAMED_STATE"]), {"tried": 0, "taken": 0, "wrong": []}
+    skip = 8 + struct.unpack("<Q", image.tape[:8])[0]
     first, count = map(int, os.environ["FRAMED_MUTATE"].split(":"))
-    image, outcome = Image(), {"tried": 0, "taken": 0, "wrong": []}
     for number in range(first, first + count):
         chance = random.Random(number) if number > 0 else None
-        changed = mutated(tape, chance, skip) if number > 0 and number % 2 == 0 else tape
         image.show(chance if number % 2 == 1 else None)
-        wrong, taken = try_one(os.environ["FRAMED_MUTATED"], sys.argv[1:], sealed(header, changed), number)
+        if number > 0 and number % 2 == 0:
+            image.write(mutated(image.tape, chance, skip))
+        wrong, taken = try_one(os.environ["FRAMED_MUTATED"], sys.argv[1:], number)
         outcome["tried"] += 1
         outcome["taken"] += taken
         outcome["wrong"] += [wrong] if wrong else []

@@ -181,7 +181,7 @@ class Link:
         if mqtt:
             keys["mqtt"] = mqtt
         self.file.write_text(json.dumps({"nats": {"servers": [server.url]}, "sinks": sinks or {}, "sources": sources or {},
-                                         "metrics": str(self.metrics_file), **keys}))
+                                         "metrics": str(self.metrics_file), "status": daemon.config["status"]["socket"], **keys}))
         self.log_file.unlink(missing_ok=True)
         self.process = None
 

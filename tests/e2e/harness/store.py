@@ -95,6 +95,10 @@ class Store:
         elif "FDSTORE" in said and not any(same(kept, descriptors[0]) for _, kept in self.kept):
             self.kept.append((name, copy(descriptors[0])))
 
+    def noted(self):
+        """The images there in which a state stands."""
+        return [image for image in self.named("framed-image-") if place_of(image, STATE)]
+
     def heard(self):
         """Everything that was said until now."""
         self.answered.clear()
@@ -141,6 +145,28 @@ class Store:
         self.end(daemon)
         self.start(daemon)
         daemon.wait_ready()
+
+
+# -- what stands in an image --------------------------------------------------------------------------------------------
+
+PAGE = 4096
+STATE, JOURNAL = PAGE + 24, PAGE + 32  # where the names of these records are
+DISOWNED = 48
+PAGE_BITS = 22  # of a name: the page where the record begins; above it stands the record's number
+
+
+def place_of(image, where):
+    """Where that record lies; 0: there is none."""
+    return (int.from_bytes(os.pread(image, 8, where), "little") & (1 << PAGE_BITS) - 1) * PAGE
+
+
+def disown(image):
+    """As its process does which fails by itself."""
+    os.pwrite(image, b"\1", DISOWNED)
+
+
+def be_of_another_version(image):
+    os.pwrite(image, b"0.1", 0)
 
 
 def copy(descriptor):

@@ -1,18 +1,22 @@
 /* Files that may be torn, as text: each is found again with the size of its results, and what is no such text has any file. */
-#include "daemon/state/fd_names.h"
-
 #include <stdlib.h>
+
+#include "config/stream.h"
+#include "daemon/state/fd_store.h"
 
 #include "tests/unit/runner.h"
 
-static char named[] = "out", spaced[] = "a 7 b\n3 3 out", last[] = "/run/framed/out.raw";
+static const char named[] = "out", spaced[] = "a 7 b\n3 3 out", last[] = "/run/framed/out.raw";
 
 static char *list(void) {
-  static struct fd_store_journal journal = {
-      .files = {{.path = spaced, .result_bytes = 5}, {.path = named, .result_bytes = 512}, {.path = last}}, .file_count = 3};
-  char *lines = fd_store_list_dirty(&journal);
-  ck_assert_ptr_nonnull(lines);
-  return lines;
+  struct stream lines;
+  ck_assert(stream_open(&lines));
+  fd_store_list(lines.out, spaced, 5);
+  fd_store_list(lines.out, named, 512);
+  fd_store_list(lines.out, last, 0);
+  char *text = stream_close(&lines);
+  ck_assert_ptr_nonnull(text);
+  return text;
 }
 
 static uint64_t size_of(const char *lines, const char *file) {

@@ -1,13 +1,12 @@
-/* The state memory: whole it is what was written; damaged in any way it is none. */
+/* A state in the image: whole it is what was written; damaged in any way it is none. */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
-enum { DAMAGES = 10000, LENGTH = 5000 };
+enum { DAMAGES = 10000, LENGTH = 5000, HEAD = 24 };
 
 static uint64_t number; /* of a generator that gives the same numbers at every run */
 
@@ -16,7 +15,7 @@ static unsigned draw(unsigned below) {
   return (unsigned)(number >> 33) % below;
 }
 
-static int write_state(void) {
+static void *write_state(void) {
   struct codec codec;
   struct failure failure;
   unsigned char bytes[LENGTH];
@@ -25,16 +24,16 @@ static int write_state(void) {
   }
   codec_begin(&codec);
   codec_pass(&codec, bytes, sizeof bytes);
-  int fd = state_write(&codec, &failure);
-  ck_assert_msg(fd >= 0, "%s", failure.text);
+  void *state = state_write(&codec, &failure);
+  ck_assert_msg(state, "%s", failure.text);
   codec_clear(&codec);
-  return fd;
+  return state;
 }
 
-static bool is_read(int fd) {
+static bool is_read(const void *state) {
   struct codec codec;
   struct failure failure = {.text = ""};
-  bool whole = state_read(fd, &codec, &failure);
+  bool whole = state_read(image_name(state), &codec, &failure);
   ck_assert_msg(whole || failure.text[0], "there is no sentence");
   if (whole) {
     codec_clear(&codec);
@@ -42,65 +41,59 @@ static bool is_read(int fd) {
   return whole;
 }
 
-static size_t size_of(int fd) {
-  struct stat status;
-  ck_assert_int_eq(fstat(fd, &status), 0);
-  return (size_t)status.st_size;
-}
+static void look(void) { ck_assert(image_look_into(dup(image_fd()))); }
 
 START_TEST(what_is_written_is_read) {
   struct codec codec;
   struct failure failure;
   uint64_t value = 42;
   codec_begin(&codec);
+  codec.live = true;
   CODEC_PASS(&codec, value);
-  int fd = state_write(&codec, &failure);
+  void *state = state_write(&codec, &failure);
   codec_clear(&codec);
-  ck_assert(state_read(fd, &codec, &failure));
+  look();
+  ck_assert(state_read(image_name(state), &codec, &failure));
   value = 0;
   CODEC_PASS(&codec, value);
-  ck_assert(!codec.broken && value == 42);
+  ck_assert(!codec.broken && value == 42 && codec.live);
+  codec.bytes[0] = 43;
+  ck_assert(state_write_again(&codec));
   codec_clear(&codec);
-  close(fd);
+  ck_assert(state_read(image_name(state), &codec, &failure));
+  CODEC_PASS(&codec, value);
+  ck_assert(value == 43);
+  codec.length--;
+  ck_assert(!state_write_again(&codec));
+  codec_clear(&codec);
+  image_free(state);
+  ck_assert(!is_read(state));
+  image_look_away();
 }
 END_TEST
 
 /* One to eight bytes become others. */
-static void change_bytes(int fd) {
+static void change_bytes(unsigned char *bytes) {
   unsigned count = 1 + draw(8);
   for (unsigned i = 0; i < count; i++) {
-    off_t at = draw((unsigned)size_of(fd));
-    unsigned char byte;
-    ck_assert_int_eq(pread(fd, &byte, 1, at), 1);
-    byte ^= (unsigned char)(i == 0 ? 1U << draw(8) : draw(256));
-    ck_assert_int_eq(pwrite(fd, &byte, 1, at), 1);
+    bytes[draw(HEAD + LENGTH)] ^= (unsigned char)(i == 0 ? 1U << draw(8) : draw(256));
   }
 }
 
 START_TEST(damaged_in_any_way_it_is_none) {
+  static unsigned char bytes[HEAD + LENGTH];
   number = 1;
-  int whole = write_state();
-  size_t size = size_of(whole);
-  unsigned char *bytes = malloc(size), *now = malloc(size);
-  ck_assert_int_eq(pread(whole, bytes, size, 0), (ssize_t)size);
+  void *state = write_state();
+  look();
+  memcpy(bytes, state, sizeof bytes);
   for (unsigned i = 0; i < DAMAGES; i++) {
-    if (i % 4 == 0) {
-      ck_assert_int_eq(ftruncate(whole, draw((unsigned)size)), 0);
-    } else if (i % 4 == 1) {
-      ck_assert_int_eq(ftruncate(whole, (off_t)size + 1 + draw(100)), 0);
-    } else {
-      change_bytes(whole);
-      ck_assert_int_eq(pread(whole, now, size, 0), (ssize_t)size);
-    }
-    /* Two changes may cancel each other out. */
-    ck_assert(!is_read(whole) || (i % 4 > 1 && memcmp(bytes, now, size) == 0));
-    ck_assert_int_eq(ftruncate(whole, (off_t)size), 0);
-    ck_assert_int_eq(pwrite(whole, bytes, size, 0), (ssize_t)size);
-    ck_assert(i % 100 != 0 || is_read(whole));
+    change_bytes(state);
+    ck_assert(!is_read(state) || memcmp(bytes, state, sizeof bytes) == 0); /* two changes may cancel each other out */
+    memcpy(state, bytes, sizeof bytes);
+    ck_assert(i % 100 != 0 || is_read(state));
   }
-  free(bytes);
-  free(now);
-  close(whole);
+  image_free(state);
+  image_look_away();
 }
 END_TEST
 

@@ -297,6 +297,10 @@ struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsi
   return pipeline->ring;
 }
 
+void pipeline_hear_link(struct pipeline *pipeline, enum link_role role, const struct link_state *state) {
+  links_tell(&pipeline->snapshot.links, role, state, clock_now());
+}
+
 const struct past *pipeline_past(const struct pipeline *pipeline) { return &pipeline->past; }
 
 void pipeline_trace_end(struct pipeline *pipeline, unsigned seat) {

@@ -6,6 +6,7 @@
 #include "tools/framectl/command.h"
 #include "tools/framectl/common/daemon.h"
 #include "tools/framectl/common/text.h"
+#include "tools/framectl/status/links.h"
 #include "tools/framectl/status/status.h"
 #include "tools/framectl/status/view.h"
 
@@ -214,6 +215,7 @@ static void print_refusals(json_t *document, bool colour) {
     view_pipeline(name, pipeline, &view);
     snprintf(before, sizeof before, "%.64s: ", name);
     print_errors(stdout, before, pipeline, colour);
+    links_print(stdout, before, pipeline, false, colour);
     print_refusal(stdout, before, &view, colour);
   }
 }
@@ -392,6 +394,7 @@ bool status_print_one(FILE *out, json_t *document, const char *name, bool colour
     print_overlap(out, &view.overlap);
     print_model(out, &view.model);
     print_shadow(out, &view.shadow);
+    links_print(out, "  ", pipeline, true, colour);
     print_errors(out, "  ", pipeline, colour);
     fputc('\n', out);
     fine = print_clients(out, pipeline, colour);

@@ -1,0 +1,25 @@
+#include "daemon/measure/links.h"
+
+const char *const link_role_names[LINK_ROLES] = {
+    [LINK_ROLE_SINK] = "sink", [LINK_ROLE_SOURCE] = "source", [LINK_ROLE_MQTT] = "mqtt"};
+
+void links_tell(struct links *links, enum link_role role, const struct link_state *state, int64_t now) {
+  struct link_state *known = &links->states[role];
+  *known = *state;
+  trouble_mend(&known->trouble);
+  if (!known->connected) {
+    trouble_note(&known->trouble, now, "see whether the broker runs and lets it in: journalctl -u framed-link",
+                 "the broker of its link (%s) is unreachable%s%s", link_role_names[role], known->error[0] ? ": " : "",
+                 known->error);
+    known->trouble.since = known->since;
+  }
+  links_forget(links, now);
+}
+
+void links_forget(struct links *links, int64_t now) {
+  for (enum link_role role = 0; role < LINK_ROLES; role++) {
+    if (now >= links->states[role].until) {
+      links->states[role] = (struct link_state){0};
+    }
+  }
+}

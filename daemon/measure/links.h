@@ -1,0 +1,38 @@
+/*
+ * What links tell of themselves: programs that carry a pipeline's results or frames to and from a broker, as framed-link does.
+ *
+ * A link says again and again how it stands, each time with how long that holds: one that has gone without a word is
+ * forgotten after that.
+ */
+#ifndef FRAMED_MEASURE_LINKS_H
+#define FRAMED_MEASURE_LINKS_H
+
+#include <stdbool.h>
+
+#include "daemon/measure/trouble.h"
+
+enum link_role { LINK_ROLE_SINK, LINK_ROLE_SOURCE, LINK_ROLE_MQTT, LINK_ROLES };
+extern const char *const link_role_names[LINK_ROLES];
+
+enum { LINK_ERROR = 200 };
+
+struct link_state {
+  bool connected;          /* to its broker, or not, */
+  int64_t since;           /* from then on */
+  int64_t until;           /* it holds until then: both CLOCK_MONOTONIC ns; 0: there is no such link */
+  uint64_t unacknowledged; /* messages that are on their way */
+  char error[LINK_ERROR];  /* the last one, or "" */
+  struct trouble trouble;  /* while it is not connected */
+};
+
+/* One of each role a pipeline. */
+struct links {
+  struct link_state states[LINK_ROLES];
+};
+
+/* It says so at `now`; its trouble follows from it. With `until` at or before `now` it is forgotten. */
+void links_tell(struct links *links, enum link_role role, const struct link_state *state, int64_t now);
+/* Forgets those whose word holds no longer. */
+void links_forget(struct links *links, int64_t now);
+
+#endif

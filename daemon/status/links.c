@@ -1,0 +1,131 @@
+#include "daemon/status/links.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/measure/clock.h"
+
+#define LONGEST_S 60.0
+#define OLDEST_S  1e9
+
+/* -- in ------------------------------------------------------------------------------------------------------------- */
+
+static bool find_role(const char *name, enum link_role *role) {
+  for (*role = 0; *role < LINK_ROLES && strcmp(name, link_role_names[*role]) != 0;) {
+    (*role)++;
+  }
+  return *role < LINK_ROLES;
+}
+
+/* As much of it as there is room for, with nothing that a terminal obeys. */
+static void copy_error(const char *error, char copy[LINK_ERROR]) {
+  size_t length = 0;
+  for (; error[length] && length < LINK_ERROR - 1; length++) {
+    copy[length] = (unsigned char)error[length] < ' ' || error[length] == 0x7f ? ' ' : error[length];
+  }
+  copy[length] = '\0';
+}
+
+static bool complain(char problem[LINKS_PROBLEM], const char *text) {
+  snprintf(problem, LINKS_PROBLEM, "%s", text);
+  return false;
+}
+
+static int64_t ns_of(double seconds) { return (int64_t)(seconds * (double)NS_PER_S); }
+
+bool links_read(const char *text, size_t length, int64_t now, enum link_role *role, struct link_state *state,
+                char problem[LINKS_PROBLEM]) {
+  json_error_t mistake;
+  json_t *document = json_loadb(text, length, JSON_REJECT_DUPLICATES, &mistake);
+  const char *name, *error;
+  double since, expires;
+  json_int_t unacknowledged;
+  int connected;
+  bool fine = document && json_unpack_ex(document, &mistake, JSON_STRICT, "{s:s, s:b, s:F, s:F, s:I, s:s}", "role", &name,
+                                         "connected", &connected, "since_s", &since, "expires_s", &expires, "unacknowledged",
+                                         &unacknowledged, "error", &error) == 0;
+  if (!fine) {
+    complain(problem, mistake.text);
+  } else if (!find_role(name, role)) {
+    fine = complain(problem, "role is sink, source or mqtt");
+  } else if (!(since >= 0 && since <= OLDEST_S && expires >= 0 && expires <= LONGEST_S && unacknowledged >= 0)) {
+    fine = complain(problem, "since_s and unacknowledged are not negative, and expires_s is from 0 to 60");
+  } else {
+    *state = (struct link_state){.connected = connected != 0,
+                                 .since = now - ns_of(since),
+                                 .until = now + ns_of(expires),
+                                 .unacknowledged = (uint64_t)unacknowledged};
+    copy_error(error, state->error);
+  }
+  json_decref(document);
+  return fine;
+}
+
+static void answer(struct http_request *request, unsigned code, json_t *document) {
+  struct http_answer answer = {.status = code, .type = "application/json", .body = json_dumps(document, JSON_INDENT(1))};
+  answer.length = answer.body ? strlen(answer.body) : 0;
+  json_decref(document);
+  http_answer(request, &answer);
+}
+
+void links_answer(struct http_request *request, struct pipeline *pipeline) {
+  char problem[LINKS_PROBLEM];
+  enum link_role role;
+  struct link_state state;
+  size_t length;
+  const char *body = http_body(request, &length);
+  if (!pipeline) {
+    answer(request, 404, answer_error_document("there is no such pipeline", NULL));
+  } else if (!body) {
+    answer(request, 413, answer_error_document("a link says less", "send 4096 bytes at most"));
+  } else if (!links_read(body, length, clock_now(), &role, &state, problem)) {
+    answer(request, 400, answer_error_document(problem, "framed(8) says what a link tells"));
+  } else {
+    pipeline_hear_link(pipeline, role, &state);
+    answer(request, 200, json_pack("{s:b}", "ok", 1));
+  }
+}
+
+/* -- out ------------------------------------------------------------------------------------------------------------ */
+
+static json_t *link_document(const struct link_state *link) {
+  int64_t age = clock_now() - link->since;
+  return json_pack("{s:b, s:f, s:I, s:o}", "connected", link->connected, "since_s", (double)(age / NS_PER_MS) / 1e3,
+                   "unacknowledged", (json_int_t)link->unacknowledged, "error",
+                   link->error[0] ? answer_string(link->error) : json_null());
+}
+
+json_t *links_document(const struct links *links) {
+  json_t *document = json_object();
+  for (enum link_role role = 0; role < LINK_ROLES; role++) {
+    if (links->states[role].until != 0 &&
+        json_object_set_new(document, link_role_names[role], link_document(&links->states[role])) != 0) {
+      json_decref(document);
+      return NULL;
+    }
+  }
+  return document;
+}
+
+static void write_metric(FILE *out, const struct pipeline_snapshot *pipelines, unsigned count, bool connected) {
+  const char *name = connected ? "framed_link_connected" : "framed_link_unacknowledged";
+  fprintf(out, "# HELP %s %s\n# TYPE %s gauge\n", name,
+          connected ? "1 if a link of a pipeline has its broker, else 0."
+                    : "Messages of a link that its broker has not taken yet.",
+          name);
+  for (unsigned i = 0; i < count; i++) {
+    for (enum link_role role = 0; role < LINK_ROLES; role++) {
+      const struct link_state *link = &pipelines[i].links.states[role];
+      if (link->until != 0) {
+        fprintf(out, "%s{pipeline=\"%s\",role=\"%s\"} %" PRIu64 "\n", name, pipelines[i].name, link_role_names[role],
+                connected ? (uint64_t)link->connected : link->unacknowledged);
+      }
+    }
+  }
+}
+
+void links_write_metrics(FILE *out, const struct pipeline_snapshot *pipelines, unsigned count) {
+  write_metric(out, pipelines, count, true);
+  write_metric(out, pipelines, count, false);
+}
