@@ -134,8 +134,9 @@ struct config_shape {
 struct config_shadow {
   char *file; /* NULL: none */
   struct config_mark file_at;
-  void *open; /* these two as a model's */
+  void *open; /* these three as a model's */
   void (*close)(void *open);
+  uint64_t contents;
 };
 
 struct config_model {
@@ -151,8 +152,9 @@ struct config_model {
   char *output; /* "all", or the name of one; NULL: the only one */
   struct config_shadow shadow;
   void *open;                /* what the caller's hook opened for it, */
-  void (*close)(void *open); /* and what gives that back */
-  char *text;                /* canonical, without the name, and which files there were: equal texts, equal models */
+  void (*close)(void *open); /* what gives that back, */
+  uint64_t contents;         /* and a number that other contents of its files do not have */
+  char *text;                /* canonical, without the name, and the contents: equal texts, equal models */
 };
 
 struct config_setting {
@@ -223,6 +225,7 @@ struct config_pipeline {
   struct config_sink sink;
   struct config_record record;
   char *text; /* canonical, with every default, its models, and which files stages name: equal texts, equal pipelines */
+  char *ends; /* the same of all but its stages */
 };
 
 struct config_processors { /* none: all that there are */
@@ -313,6 +316,8 @@ struct config *config_load(const char *path, const struct config_hooks *hooks, s
 struct config *config_parse(const char *name, const char *text, size_t length, const struct config_hooks *hooks,
                             struct config_errors *errors);
 struct config *config_free(struct config *config);
+/* Gives back what was opened for its models, which nobody runs any more. Idempotent. */
+void config_close_models(struct config *config);
 
 /* Whether a stage runs it: of that pipeline, or of any. */
 bool config_runs(const struct config_pipeline *pipeline, const struct config_model *model);

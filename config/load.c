@@ -41,13 +41,25 @@ static void free_stage(struct config_stage *stage) {
   }
 }
 
-static void free_model(struct config_model *model) {
+static void close_model(struct config_model *model) {
   if (model->close) {
     model->close(model->open);
   }
   if (model->shadow.close) {
     model->shadow.close(model->shadow.open);
   }
+  model->open = model->shadow.open = NULL;
+  model->close = model->shadow.close = NULL;
+}
+
+void config_close_models(struct config *config) {
+  for (unsigned i = 0; i < config->model_count; i++) {
+    close_model(config->models[i]);
+  }
+}
+
+static void free_model(struct config_model *model) {
+  close_model(model);
   for (unsigned i = 0; i < model->shape_count; i++) {
     free(model->shapes[i].input);
   }
@@ -71,6 +83,7 @@ static void free_pipeline(struct config_pipeline *pipeline) {
   free(pipeline->record.file);
   free(pipeline->name);
   free(pipeline->text);
+  free(pipeline->ends);
 }
 
 struct config *config_free(struct config *config) {
@@ -131,7 +144,7 @@ static void invalidate(const struct reader *reader, const struct config_model *m
 static void open_models(const struct reader *reader, const struct config_hooks *hooks) {
   for (unsigned i = 0; hooks->open && i < reader->config->model_count; i++) {
     struct config_model *model = reader->config->models[i];
-    if (model->text && config_is_run(reader->config, model) && !hooks->open(model, reader->errors, hooks->context)) {
+    if (model->file && config_is_run(reader->config, model) && !hooks->open(model, reader->errors, hooks->context)) {
       invalidate(reader, model);
     }
   }
@@ -146,7 +159,7 @@ static void ask_caller(const struct reader *reader, const struct config_hooks *h
   }
 }
 
-/* Before the caller is asked, which may open models and goes by their texts. */
+/* Once the caller was asked, which opens models: a text says what is in their files. */
 static void add_model_texts(struct reader *reader) {
   for (unsigned i = 0; i < reader->config->model_count; i++) {
     struct config_model *model = reader->config->models[i];
@@ -162,8 +175,10 @@ static void add_texts(struct reader *reader) {
   config->text = text_of_config(config, reader->vocabulary);
   bool written = config->text != NULL;
   for (unsigned i = 0; i < config->pipeline_count; i++) {
-    config->pipelines[i].text = text_of_pipeline(&config->pipelines[i], reader->vocabulary);
-    written = written && config->pipelines[i].text;
+    struct config_pipeline *pipeline = &config->pipelines[i];
+    pipeline->text = text_of_pipeline(pipeline, reader->vocabulary);
+    pipeline->ends = text_of_ends(pipeline, reader->vocabulary);
+    written = written && pipeline->text && pipeline->ends;
   }
   if (!written) {
     errors_set_exhausted(reader->errors);
@@ -176,8 +191,8 @@ static struct config *finish(struct reader *reader, const struct config_hooks *h
     resolve_devices(reader->config);
     models_resolve(reader);
     validate_config(reader);
-    add_model_texts(reader);
     ask_caller(reader, hooks);
+    add_model_texts(reader);
   }
   if (config_errors_count(reader->errors) == 0) {
     add_texts(reader);

@@ -15,6 +15,7 @@ enum { STEP = 2 };
 struct writer {
   FILE *out;
   const struct config_vocabulary *vocabulary;
+  bool without_stages;
 };
 
 /* -- texts ------------------------------------------------------------------------------------------------------- */
@@ -376,7 +377,8 @@ static void write_key(const struct writer *writer, const struct config_key *key,
 static void write_section(const struct writer *writer, enum key_section section, const void *structure, int indent) {
   unsigned variant = keys_variant(section, structure);
   for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
-    if (keys_applies(key, variant) && is_present(key, (const char *)structure + key->offset)) {
+    bool is_left_out = writer->without_stages && key->type == KEY_STAGES;
+    if (!is_left_out && keys_applies(key, variant) && is_present(key, (const char *)structure + key->offset)) {
       write_key(writer, key, structure, indent);
     }
   }
@@ -396,7 +398,7 @@ static void write_identity(const struct writer *writer, const char *path) {
 static void write_identities(const struct writer *writer, const struct config_stage *stage) {
   const struct config_stage_type *type = &writer->vocabulary->stages[stage->type];
   for (unsigned i = 0; i < type->parameter_count; i++) {
-    if (type->parameters[i].type == CONFIG_PATH) {
+    if (type->parameters[i].type == CONFIG_PATH && !stage->model) {
       write_identity(writer, stage->values[i].text);
     }
   }
@@ -420,8 +422,7 @@ char *text_of_model(const struct config_model *model, const struct config_vocabu
   }
   const struct writer writer = {.out = stream.out, .vocabulary = vocabulary};
   write_section(&writer, SECTION_MODEL, model, 0);
-  write_identity(&writer, model->file);
-  write_identity(&writer, model->shadow.file);
+  fprintf(stream.out, "# contents: %016" PRIx64 " %016" PRIx64 "\n", model->contents, model->shadow.contents);
   return stream_close(&stream);
 }
 
@@ -435,5 +436,15 @@ char *text_of_pipeline(const struct config_pipeline *pipeline, const struct conf
   for (unsigned i = 0; i < pipeline->stage_count; i++) {
     write_identities(&writer, &pipeline->stages[i]);
   }
+  return stream_close(&stream);
+}
+
+char *text_of_ends(const struct config_pipeline *pipeline, const struct config_vocabulary *vocabulary) {
+  struct stream stream;
+  if (!stream_open(&stream)) {
+    return NULL;
+  }
+  const struct writer writer = {.out = stream.out, .vocabulary = vocabulary, .without_stages = true};
+  write_section(&writer, SECTION_PIPELINE, pipeline, 0);
   return stream_close(&stream);
 }

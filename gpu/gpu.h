@@ -122,7 +122,7 @@ bool gpu_chain_runs(const struct gpu_chain *chain, enum gpu_backend_choice choic
 bool gpu_chain_is_foreign(const struct gpu_chain *chain);
 const struct frame_format *gpu_chain_input(const struct gpu_chain *chain);
 const struct frame_format *gpu_chain_output(const struct gpu_chain *chain);
-const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index);
+const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index); /* NULL behind the last */
 /* The names of the classes in the result, or NULL. */
 const char *const *gpu_chain_labels(const struct gpu_chain *chain, unsigned *count);
 /* Device memory that one program with `slots` slots takes, in bytes. (The CPU backend takes less: it works on the

@@ -67,11 +67,18 @@ static bool is_comparable(const struct model *model, const struct model *shadow)
   return same;
 }
 
+static uint64_t contents_of(const struct model *model) {
+  struct model_summary summary;
+  model_summary(model, &summary);
+  return summary.hash;
+}
+
 static bool open_shadow(struct config_model *model, struct config_errors *errors) {
   struct gpu_error error = {.stage = -1};
   struct model *other = open_file(model, model->shadow.file, &error);
   bool comparable = other && is_comparable(model->open, other);
   model->shadow.close = close_shadow;
+  model->shadow.contents = other ? contents_of(other) : 0;
   model->shadow.open = comparable ? shadow_new(model->open, other, &error) : NULL;
   if (other && !comparable) {
     config_errors_add(errors, model->shadow.file_at, "take one with the same input and outputs",
@@ -91,6 +98,7 @@ bool models_open(struct config_model *model, struct config_errors *errors) {
     report(model, model->file_at, &error, errors);
     return false;
   }
+  model->contents = contents_of(model->open);
   return has_output(model, errors) && (!model->shadow.file || open_shadow(model, errors));
 }
 

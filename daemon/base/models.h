@@ -1,7 +1,7 @@
 /*
  * Opens the models that a configuration names. A configuration keeps what was opened for it, and whoever runs a model keeps its
  * configuration, so that a model is open for as long as somebody runs it. One that is open already, for this configuration or
- * the one in force, is not opened once more; one whose file was replaced is opened beside the old one.
+ * the one in force, is not opened once more; one with something else in its files is opened beside the old one.
  */
 #ifndef FRAMED_BASE_MODELS_H
 #define FRAMED_BASE_MODELS_H

@@ -170,85 +170,12 @@ unsigned systemd_keeps(void) {
   return room <= 0 ? 0 : room > SYSTEMD_MOST_KEPT ? SYSTEMD_MOST_KEPT : (unsigned)room;
 }
 
-/* -- what it was not told to forget ---------------------------------------------------------------------------------- */
-
-#define OWED    "FRAMED_OWED"    /* a variable, for the next image: names, each with END behind it */
-#define UNKNOWN "FRAMED_UNKNOWN" /* the same, where there are others, too */
-#define END     '/'
-
-/* What lies there and should not may be taken for what should, so nothing is added before it is gone. */
-static struct {
-  bool asked;
-  bool unknown; /* there was no memory for a name */
-  char *names;  /* NULL: none */
-} owed;
-
-static void ask_for_owed(void) {
-  if (owed.asked) {
-    return;
-  }
-  const char *names = getenv(OWED);
-  owed.asked = true;
-  owed.unknown = getenv(UNKNOWN);
-  if (names && *names && names[strlen(names) - 1] == END) {
-    owed.names = strdup(names);
-    owed.unknown |= !owed.names;
-  }
-}
-
-static bool say_forget(const char *name, size_t length) {
-  char text[512]; /* another version may have used names as long as any */
-  snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s%.*s", KEPT, (int)length, name);
-  return say(text, -1, true);
-}
-
-static bool says_what_is_owed(void) {
-  ask_for_owed();
-  char *at = owed.names;
-  for (char *end = at ? strchr(at, END) : NULL; end && say_forget(at, (size_t)(end - at)); end = strchr(at, END)) {
-    at = end + 1;
-  }
-  if (at && *at) {
-    memmove(owed.names, at, strlen(at) + 1);
-    return false;
-  }
-  free(owed.names);
-  owed.names = NULL;
-  return true;
-}
-
-static bool owes_nothing(void) { return says_what_is_owed() && !owed.unknown; }
-
-static bool is_owed(const char *name) {
-  size_t length = strlen(name);
-  const char *at = owed.names ? owed.names : "";
-  while (*at && (strncmp(at, name, length) != 0 || at[length] != END)) {
-    at = strchr(at, END) + 1;
-  }
-  return *at;
-}
-
-static void owe(const char *name) {
-  size_t before = owed.names ? strlen(owed.names) : 0, length = strlen(name);
-  char *names = realloc(owed.names, before + length + 2);
-  if (!names) { /* nothing is added any more */
-    owed.unknown = true;
-    return;
-  }
-  memcpy(names + before, name, length);
-  names[before + length] = END;
-  names[before + length + 1] = '\0';
-  owed.names = names;
-}
-
 static bool systemd_export(const char *variable, const char *value) {
   return (value ? setenv(variable, value, 1) : unsetenv(variable)) == 0;
 }
 
 bool systemd_pass_on(void) {
-  ask_for_owed();
-  return systemd_export(OWED, owed.names) && systemd_export(UNKNOWN, owed.unknown ? "1" : NULL) &&
-         systemd_export(PASSED, systemd_has_passed() ? "1" : NULL) && systemd_export(WATCHED, systemd_watches() ? "1" : NULL);
+  return systemd_export(PASSED, systemd_has_passed() ? "1" : NULL) && systemd_export(WATCHED, systemd_watches() ? "1" : NULL);
 }
 
 /* -- what it keeps --------------------------------------------------------------------------------------------------- */
@@ -257,13 +184,13 @@ bool systemd_pass_on(void) {
 bool systemd_keep(int fd, const char *name) {
   char text[128];
   snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s%s", KEPT, name);
-  return owes_nothing() && say(text, fd, true);
+  return say(text, fd, true);
 }
 
-void systemd_forget(const char *name) {
-  if (systemd_keeps() > 0 && (!says_what_is_owed() || !say_forget(name, strlen(name))) && !is_owed(name)) {
-    owe(name);
-  }
+bool systemd_forget(const char *name) {
+  char text[512]; /* another version may have used names as long as any */
+  snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s%s", KEPT, name);
+  return systemd_keeps() == 0 || say(text, -1, true);
 }
 
 /* `fd` is an end of a pipe whose other end went to systemd, which closes that once it has come to the message. */

@@ -38,10 +38,10 @@ enum { SYSTEMD_MOST_KEPT = 8192 };
 
 /* For how many descriptors the unit has one ($FDSTORE, which newer versions set by themselves); 0: it has none. */
 unsigned systemd_keeps(void);
-/* Puts one there, or takes it away again; waits until systemd has room for the message. False: it could not be sent, or the
- * message that another one is to be taken away, which goes first, could not yet. No answer comes: see systemd_has_read(). */
+/* Puts one there, or takes it away again; waits until systemd has room for the message. False: it could not be sent. No answer
+ * comes: see systemd_has_read(). */
 bool systemd_keep(int fd, const char *name);
-void systemd_forget(const char *name);
+bool systemd_forget(const char *name);
 /* For a program that is executed in place of this one: it says first what this one could not, and knows what was passed to this
  * one. False: there is no memory for that, and without it the program is not to be executed. */
 bool systemd_pass_on(void);

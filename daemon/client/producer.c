@@ -81,9 +81,20 @@ static void try_again(void *context) {
   struct producer *producer = context;
   producer->renewing = true;
   producer->renewed = false;
-  if (!loop_job(producer->setup->loop, work, on_worked, producer)) {
+  producer->owed = producer->setup->frozen;
+  if (!producer->owed && !loop_job(producer->setup->loop, work, on_worked, producer)) {
     failure_set(&producer->failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory");
     on_tried(producer);
+  }
+}
+
+void producer_renew_owed(struct producer *producer) {
+  if (producer->owed && producer->closed) {
+    producer->owed = producer->renewing = false;
+    quota_release(&producer->charge);
+    producer->setup->renewed(producer->setup->context, producer);
+  } else if (producer->owed) {
+    try_again(producer);
   }
 }
 

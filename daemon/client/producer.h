@@ -20,6 +20,7 @@ struct producer_setup {
   /* Tells that the seat's session has other memory, or could not get any: then it is tried again until it has. */
   void (*renewed)(void *context, struct producer *producer);
   void *context;
+  bool frozen; /* sessions keep the memory that they have for now: what is wanted anew is owed */
 };
 
 struct producer {
@@ -33,6 +34,8 @@ struct producer {
   bool shares;              /* the producer sees the session's memory */
   bool used;                /* the session's memory has frames of earlier producers */
   bool renewing;            /* the memory is made anew, since a client that left may still see it */
+  bool owed;                /* that has not begun, as the seats are frozen */
+  bool changing;            /* its session was told to go on with other stages, and does not yet */
   bool closed;              /* nothing is tried again */
   bool lost;                /* making new memory failed, and nobody can be seated here until it succeeds */
   bool renewed;             /* what the worker thread gave, */
@@ -52,6 +55,8 @@ bool producer_share(struct producer *producer, const struct native_welcome *repl
 /* Gets a seat other memory once its producer has left, unless nobody comes any more. Until that is done the session may be
  * held, resumed and stopped, but nothing else, and the producer's user is charged for the old one. */
 void producer_renew(struct producer *producer);
+/* Makes what was owed, once the seats are frozen no more. */
+void producer_renew_owed(struct producer *producer);
 /* Whether memory that still counts against this user is being given up. */
 bool seat_owes_memory(const struct producer *producer, uid_t user);
 /* Ends the tries to get other memory; one that is under way goes on. Idempotent. */

@@ -31,6 +31,7 @@ static void submit(struct flow *flow, struct slot *slot, int64_t now) {
   slot->frame.restart = restart;
   slot->frame.dispatched = now > slot->frame.complete ? now : slot->frame.complete; /* it came after this turn began */
   slot->frame.stream = slot->index;
+  slot->frame.stages = flow->stages;
   slot_move(&flow->ring, slot, SLOT_RUNNING);
   view->submitted++;
   histogram_record(&flow->account->steps[STEP_QUEUE], slot->frame.dispatched - slot->frame.complete);
@@ -70,7 +71,8 @@ static bool is_admitted(struct flow *flow, const struct slot *slot) {
 bool dispatch_turn(struct flow *flow, int64_t now) {
   bool moved = false;
   struct slot *slot;
-  while ((slot = slot_oldest(&flow->ring, SLOT_READY)) && flow_taken(flow) < flow->depth && !flow->device_dead) {
+  while ((slot = slot_oldest(&flow->ring, SLOT_READY)) && flow_taken(flow) < flow->depth && !flow->device_dead &&
+         !flow->withheld) {
     if (dispatch_is_late(flow, &slot->frame, now)) {
       dispatch_drop(flow, slot, FATE_LATE, now);
     } else if (flow->retry && !is_admitted(flow, slot)) {

@@ -30,6 +30,8 @@ struct flow {
   struct slot_ring ring;
   struct account *account;
   struct gpu_program *program;
+  unsigned stages;                  /* 0 or 1, as others took their place: which of the session's the program runs */
+  bool withheld;                    /* READY frames wait until the program is another one */
   struct lane *lane;                /* that it belongs to; NULL in tests */
   size_t input_bytes, output_bytes; /* of one frame */
   unsigned seat;                    /* the session's number on its pipeline */

@@ -39,7 +39,8 @@ struct frame {
   uint64_t tag;            /* the number that its producer gave it, or else the same as `sequence`, */
   uint32_t flags;          /* and what it wants in the flags of the result */
   uint64_t missing;        /* once its result is offered: how many frames before it have none, since the last that has */
-  unsigned stream;         /* that of its slot, once dispatched */
+  unsigned stream;         /* that of its slot, once dispatched, */
+  unsigned stages;         /* and which stages it goes through: see struct flow */
   struct gpu_times device; /* once seen; `begin` is 0 if that was not timed */
   bool recorded;           /* it comes from a recording: whether it is late was settled when it came */
   bool again;              /* it was on a device that was lost, and runs once more, */

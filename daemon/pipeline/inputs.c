@@ -44,15 +44,13 @@ static enum gpu_graph_choice graph_choice(enum config_graph graph) {
 
 /* What the first session's warm-up has measured need not be measured again. */
 static void choose_alike(const struct session *first, struct session_setup *setup) {
-  setup->graph = session_replays(first) ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
-  setup->copy = session_copies_by_kernel(first) ? GPU_COPY_KERNEL : GPU_COPY_ENGINE;
-  setup->timed_one_in = (int)session_timed_one_in(first);
-  setup->costs = *session_costs(first);
+  setup->stages = *session_stages(first);
+  setup->stages.program = NULL;
 }
 
 static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setup, struct failure *failure) {
   struct session_setup session = setup->session;
-  session.graph = graph_choice(inputs->config->graph);
+  session.stages.graph = graph_choice(inputs->config->graph);
   inputs->producer_setup = (struct producer_setup){
       .loop = inputs->loop, .pipeline = inputs->config->name, .renewed = inputs_on_renewed, .context = inputs};
   for (unsigned i = 0; i < inputs->count; i++) {
@@ -101,9 +99,9 @@ struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *fail
   inputs->count = inputs->config->source.clients;
   inputs->places = setup->places;
   inputs->endpoint.fd = -1;
-  inputs->welcome =
-      hello_reply_of(inputs->config, gpu_chain_input(setup->session.chain), gpu_chain_output(setup->session.chain),
-                     inputs->config->sink.endpoint == CONFIG_REPLY ? NATIVE_BOTH : NATIVE_PRODUCER);
+  inputs->welcome = hello_reply_of(inputs->config, gpu_chain_input(setup->session.stages.chain),
+                                   gpu_chain_output(setup->session.stages.chain),
+                                   inputs->config->sink.endpoint == CONFIG_REPLY ? NATIVE_BOTH : NATIVE_PRODUCER);
   inputs->seats = calloc(inputs->count, sizeof *inputs->seats);
   if (!inputs->seats) {
     inputs_out_of_memory(failure);
@@ -374,9 +372,69 @@ void inputs_on_event(struct inputs *inputs, const struct session_event *event) {
   case SESSION_REFUSED:
     on_refused(inputs, event);
     break;
+  case SESSION_CHANGED:
+    producer->changing = false;
+    break;
   case SESSION_HELD:
   case SESSION_GPU_FAULT:
     break;
+  }
+}
+
+/* -- other stages ---------------------------------------------------------------------------------------------- */
+
+bool inputs_take_labels(struct inputs *inputs, const struct gpu_chain *chain) {
+  bool taken = true;
+  for (unsigned i = 0; taken && i < inputs->count; i++) {
+    taken = session_take_labels(inputs->seats[i].session, chain);
+  }
+  return taken;
+}
+
+bool inputs_freeze(struct inputs *inputs) {
+  bool still = true;
+  inputs->producer_setup.frozen = true;
+  for (unsigned i = 0; i < inputs->count; i++) {
+    still = still && (!inputs->seats[i].renewing || inputs->seats[i].owed);
+  }
+  return still;
+}
+
+void inputs_thaw(struct inputs *inputs) {
+  inputs->producer_setup.frozen = false;
+  for (unsigned i = 0; i < inputs->count; i++) {
+    producer_renew_owed(&inputs->seats[i]);
+  }
+}
+
+bool inputs_prepare_stages(struct inputs *inputs, const struct gpu_chain *chain, struct failure *failure) {
+  struct session_stages stages = {.chain = chain, .graph = graph_choice(inputs->config->graph)};
+  bool prepared = true;
+  for (unsigned i = 0; prepared && i < inputs->count; i++) {
+    prepared = session_prepare_stages(inputs->seats[i].session, &stages, failure);
+    stages = *session_other_stages(inputs->seats[i].session);
+  }
+  return prepared;
+}
+
+void inputs_change_stages(struct inputs *inputs) {
+  for (unsigned i = 0; i < inputs->count; i++) {
+    inputs->seats[i].changing = true;
+    session_change_stages(inputs->seats[i].session);
+  }
+}
+
+bool inputs_changed(const struct inputs *inputs) {
+  bool changed = true;
+  for (unsigned i = 0; i < inputs->count; i++) {
+    changed = changed && !inputs->seats[i].changing;
+  }
+  return changed;
+}
+
+void inputs_drop_stages(struct inputs *inputs) {
+  for (unsigned i = 0; i < inputs->count; i++) {
+    session_drop_stages(inputs->seats[i].session);
   }
 }
 

@@ -66,6 +66,16 @@ bool inputs_taken(const struct inputs *inputs, struct failure *failure);
 /* See session_quarantined(). */
 unsigned inputs_condemned(const struct inputs *inputs, uint64_t *last);
 
+/* Other stages in place of those in force: see session_prepare_stages(). The seats are frozen for as long: memory that their
+ * sessions need anew is made afterwards. Gives whether none is being made, as must be before the stages are prepared. */
+bool inputs_take_labels(struct inputs *inputs, const struct gpu_chain *chain); /* see session_take_labels() */
+bool inputs_freeze(struct inputs *inputs);
+void inputs_thaw(struct inputs *inputs);                                                                   /* idempotent */
+bool inputs_prepare_stages(struct inputs *inputs, const struct gpu_chain *chain, struct failure *failure); /* set-up thread */
+void inputs_change_stages(struct inputs *inputs);
+bool inputs_changed(const struct inputs *inputs); /* all sessions have told it */
+void inputs_drop_stages(struct inputs *inputs);   /* set-up thread */
+
 bool inputs_held(const struct inputs *inputs);    /* all sessions know of inputs_hold(): see session_is_held() */
 bool inputs_idle(const struct inputs *inputs);    /* all sessions were idle since inputs_hold() */
 bool inputs_stopped(const struct inputs *inputs); /* all sessions have stopped */

@@ -65,7 +65,7 @@ struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct c
     return NULL;
   }
   pipeline->setup = *setup;
-  pipeline->config = config;
+  pipeline->config = pipeline->stages_config = config;
   pipeline->pauses = (struct pending_requests){.loop = setup->loop, .expired = pipeline_on_pause_expired, .owner = pipeline};
   pipeline->drains = (struct pending_requests){.loop = setup->loop, .expired = pipeline_on_drain_expired, .owner = pipeline};
   return pipeline_negotiate(pipeline, failure) && pipeline_place(pipeline, failure) ? pipeline : pipeline_free(pipeline);
@@ -153,7 +153,7 @@ static bool make_intake(struct pipeline *pipeline, const struct pipeline_inherit
                                                  .control = pipeline->setup.control,
                                                  .listener = pipeline_on_session_event,
                                                  .context = pipeline,
-                                                 .chain = pipeline->chain,
+                                                 .stages = {.chain = pipeline->chain},
                                                  .gpu_timeout_ns = pipeline->setup.gpu_timeout_ns,
                                                  .tap = recorder_tap(pipeline->recorder),
                                                  .sink = pipeline->outputs ? outputs_sink(pipeline->outputs) : NULL},

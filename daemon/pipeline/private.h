@@ -4,8 +4,8 @@
  * inputs_image.c (how inputs are handed over) are its source side; outputs.c (their life, FIFOs), outputs_files.c (regular
  * files), outputs_readers.c (readers that connect) and outputs_image.c (how outputs are handed over) its sink side. Of the
  * pipeline itself snapshot.c reads what can be known, watch.c follows what goes wrong, states.c says which event leads where,
- * image.c hands it over, run.c is what it does while it runs, and pipeline.c takes and gives back what it needs. Each uses
- * those before it.
+ * image.c hands it over, run.c is what it does while it runs, restage.c has it go on with other stages, and pipeline.c takes
+ * and gives back what it needs. Each uses those before it.
  */
 #ifndef FRAMED_PIPELINE_PRIVATE_H
 #define FRAMED_PIPELINE_PRIVATE_H
@@ -264,7 +264,14 @@ struct pipeline {
   const struct config_pipeline *config;
   enum pipeline_state state;
   enum pipeline_state before; /* STOPPING: where pipeline_unquiesce() goes back to */
+  const struct config_pipeline *stages_config;
   struct gpu_chain *chain;
+  struct restage {                        /* other stages: those that come, or that were there */
+    const struct config_pipeline *config; /* NULL: there are none */
+    struct gpu_chain *chain;
+    bool ordered; /* the sessions were told of them, */
+    bool done;    /* and all of them go by them */
+  } restage;
   struct frame_format input;
   size_t result_bytes, frame_bytes; /* of one result; what each seat's lane is loaded with for a frame */
   struct lane **lanes;              /* one for each seat */
@@ -306,6 +313,9 @@ struct pipeline {
 void pipeline_take(struct pipeline *pipeline, struct codec *codec);
 /* Reads the outputs from the codec, after the sessions, and counts the frames that the sessions put in quarantine. */
 bool pipeline_take_outlet(struct pipeline *pipeline, struct codec *codec, struct failure *failure);
+
+/* restage.c: all sessions go by the other stages. */
+void pipeline_on_changed(struct pipeline *pipeline);
 
 /* run.c: what the sessions, the sink and waiting requests call. */
 void pipeline_on_session_event(void *context, const struct session_event *event);

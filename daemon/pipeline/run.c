@@ -14,7 +14,7 @@
 
 /* What the warm-up chose where there was a choice. */
 static void log_choice(const struct pipeline *pipeline) {
-  const struct gpu_program *program = session_program(inputs_session(pipeline->inputs, 0));
+  const struct gpu_program *program = session_stages(inputs_session(pipeline->inputs, 0))->program;
   struct gpu_measured measured;
   gpu_program_measured(program, &measured);
   if (measured.plain > 0 && measured.graph > 0) {
@@ -311,6 +311,12 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
   case SESSION_NOT_READ:
   case SESSION_FOREIGN:
   case SESSION_REFUSED:
+    break;
+  case SESSION_CHANGED:
+    if (inputs_changed(pipeline->inputs)) {
+      pipeline_on_changed(pipeline);
+      pipeline_tell(pipeline, PIPELINE_RESTAGED, NULL);
+    }
     break;
   case SESSION_GPU_FAULT:
     pipeline_tell(pipeline, PIPELINE_GPU_FAULT, event->fault);

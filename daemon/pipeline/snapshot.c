@@ -23,6 +23,8 @@ bool pipeline_has_ended(const struct pipeline *pipeline) {
   return inputs_ended(pipeline->inputs) || pipeline_sink_has_ended(pipeline);
 }
 
+const struct config_pipeline *pipeline_stages_config(const struct pipeline *pipeline) { return pipeline->stages_config; }
+
 const struct config_pipeline *pipeline_config(const struct pipeline *pipeline) { return pipeline->config; }
 
 enum pipeline_state pipeline_state(const struct pipeline *pipeline) { return pipeline->state; }
@@ -292,9 +294,8 @@ static double engine_share(const struct reading *now, const struct reading *befo
 
 /* The last stage that runs a model, or NULL. */
 static const struct stage_plan *model_stage(const struct pipeline *pipeline) {
-  const struct stage_plan *found = NULL;
-  for (unsigned i = 0; i < pipeline->config->stage_count; i++) {
-    const struct stage_plan *plan = gpu_chain_stage(pipeline->chain, i);
+  const struct stage_plan *found = NULL, *plan;
+  for (unsigned i = 0; (plan = gpu_chain_stage(pipeline->chain, i)); i++) {
     found = plan->stage->runs_model ? plan : found;
   }
   return found;
@@ -363,8 +364,8 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .graphless = config->graph == CONFIG_GRAPH_OFF && strcmp(gpu_backend_name(device), "cuda") == 0,
       .lossless = config->sink.endpoint != CONFIG_SOCKET || config->sink.overload == CONFIG_SINK_BLOCK,
       .replies = config->sink.endpoint == CONFIG_REPLY,
-      .copies_by_kernel = session_copies_by_kernel(session),
-      .costs = diagnosis_costs_of(session_costs(session)),
+      .copies_by_kernel = session_stages(session)->copy == GPU_COPY_KERNEL,
+      .costs = diagnosis_costs_of(&session_stages(session)->costs),
       .model = model_of(pipeline),
   };
   for (enum step step = 0; step < STEP_COUNT; step++) {
@@ -372,10 +373,10 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
   }
   diagnose(&figures, &snapshot->diagnosis);
   snapshot->slots = config->slots;
-  snapshot->graph = session_replays(session);
+  snapshot->graph = session_stages(session)->graph == GPU_GRAPH_ON;
   snapshot->copies = strcmp(gpu_backend_name(device), "cpu") != 0; /* which works where the frames are */
-  snapshot->copies_by_kernel = session_copies_by_kernel(session);
-  snapshot->timed_one_in = session_timed_one_in(session);
+  snapshot->copies_by_kernel = session_stages(session)->copy == GPU_COPY_KERNEL;
+  snapshot->timed_one_in = (unsigned)session_stages(session)->timed_one_in;
   snapshot->busy_s = (double)now->busy / (double)NS_PER_S;
 }
 
@@ -433,7 +434,7 @@ unsigned pipeline_clients(const struct pipeline *pipeline) {
 unsigned pipeline_seats(const struct pipeline *pipeline) { return inputs_seats(pipeline->inputs); }
 
 bool pipeline_copies_by_kernel(const struct pipeline *pipeline) {
-  return session_copies_by_kernel(inputs_session(pipeline->inputs, 0));
+  return session_stages(inputs_session(pipeline->inputs, 0))->copy == GPU_COPY_KERNEL;
 }
 
 struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned producer, unsigned frames) {

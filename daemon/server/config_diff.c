@@ -4,6 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
+
+static enum change change_of(const struct config_pipeline *old, const struct config_pipeline *now) {
+  if (same_text(old->text, now->text)) {
+    return CHANGE_NONE;
+  }
+  return old->ends && same_text(old->ends, now->ends) ? CHANGE_STAGES : CHANGE_CHANGED;
+}
+
 static bool config_diff_find(const struct config *config, const char *name, unsigned *index) {
   for (*index = 0; *index < config->pipeline_count; (*index)++) {
     if (strcmp(config->pipelines[*index].name, name) == 0) {
@@ -30,7 +39,7 @@ bool config_diff_make(struct diff *diff, const struct config *old, const struct 
       continue;
     }
     diff->now[i].old = index;
-    diff->now[i].change = strcmp(old->pipelines[index].text, pipeline->text) == 0 ? CHANGE_NONE : CHANGE_CHANGED;
+    diff->now[i].change = change_of(&old->pipelines[index], pipeline);
   }
   for (unsigned i = 0; i < old->pipeline_count; i++) {
     diff->removed[i] = !config_diff_find(now, old->pipelines[i].name, &index);
@@ -43,8 +52,6 @@ void config_diff_clear(struct diff *diff) {
   free(diff->removed);
   *diff = (struct diff){0};
 }
-
-static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
 
 static bool same_realtime(const struct config_realtime *a, const struct config_realtime *b) {
   return a->policy == b->policy && a->priority == b->priority && a->lock == b->lock &&

@@ -10,7 +10,7 @@
 
 #include "config/config.h"
 
-enum change { CHANGE_NONE, CHANGE_CHANGED, CHANGE_ADDED };
+enum change { CHANGE_NONE, CHANGE_STAGES /* and nothing else */, CHANGE_CHANGED, CHANGE_ADDED };
 
 struct diff {
   unsigned new_count, old_count;

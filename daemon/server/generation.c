@@ -6,18 +6,29 @@
 
 #include "daemon/server/private.h"
 
-static bool is_of(const struct pipeline *pipeline, const struct config *config) {
-  const struct config_pipeline *used = pipeline_config(pipeline);
+static bool is_of(const struct config_pipeline *used, const struct config *config) {
   return used >= config->pipelines && used < config->pipelines + config->pipeline_count;
+}
+
+/* Its models are in use, too. */
+static bool has_stages(const struct server *server, const struct config *config) {
+  bool used = false;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    used = used || is_of(pipeline_stages_config(server->pipelines[i]), config);
+  }
+  for (const struct hanging *hanging = server->hanging; hanging; hanging = hanging->next) {
+    used = used || is_of(pipeline_stages_config(hanging->pipeline), config);
+  }
+  return used;
 }
 
 static bool in_use(const struct server *server, const struct config *config) {
   bool used = false;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    used = used || is_of(server->pipelines[i], config);
+    used = used || is_of(pipeline_config(server->pipelines[i]), config);
   }
   for (const struct hanging *hanging = server->hanging; hanging; hanging = hanging->next) {
-    used = used || is_of(hanging->pipeline, config);
+    used = used || is_of(pipeline_config(hanging->pipeline), config);
   }
   return used;
 }
@@ -49,7 +60,10 @@ void server_sweep(struct server *server) {
   struct generation **link = &server->generation->next;
   while (*link) {
     struct generation *generation = *link;
-    if (in_use(server, generation->config)) {
+    if (has_stages(server, generation->config)) {
+      link = &generation->next;
+    } else if (in_use(server, generation->config)) {
+      config_close_models(generation->config);
       link = &generation->next;
     } else {
       *link = generation->next;

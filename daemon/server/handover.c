@@ -120,8 +120,7 @@ static bool handover_execute(struct server *server, const char *program, struct 
 /* Lanes stand still. Returns false if the service manager does not take everything. */
 static bool handover_leave(struct server *server, struct failure *failure) {
   struct codec codec;
-  codec_begin(&codec);
-  codec.by_manager = true;
+  fd_table_begin(&codec);
   handover_put(server, &codec);
   bool left = fd_store_keep(&codec, failure);
   for (unsigned i = 0; left && i < server->pipeline_count; i++) {
@@ -268,8 +267,7 @@ void server_note_state(struct server *server) {
     return;
   }
   struct codec codec;
-  codec_begin(&codec);
-  codec.by_manager = true;
+  fd_table_begin(&codec);
   codec.live = true;
   handover_put(server, &codec);
   fd_store_keep_state(&codec, image_outlives());

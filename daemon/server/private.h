@@ -32,20 +32,21 @@ enum server_phase {
 
 /* What the files below server.c report to it; the table of server.c says what follows in each phase. */
 enum server_event {
-  SERVER_PREPARED,       /* every pipeline is prepared, and none runs yet */
-  SERVER_SERVES,         /* every pipeline runs, and status and metrics answer */
-  SERVER_FAILED,         /* the start has failed; with `failure` */
-  SERVER_STOP,           /* somebody asked for a stop; with `why` */
-  SERVER_LATE,           /* the time of the stop that is under way is over */
-  SERVER_EXCHANGED,      /* a reload has replaced pipelines, and is not over yet */
-  SERVER_RELOADED,       /* a reload is over, whatever became of it */
-  SERVER_LET_GO,         /* after a fault: the worker of a reload has left the sockets of pipelines */
-  SERVER_PIPELINE_QUIET, /* PIPELINE_QUIET; with `pipeline` and `event`, */
-  SERVER_PIPELINE_GONE,  /* as for PIPELINE_GONE */
-  SERVER_PIPELINE_ENDED, /* and PIPELINE_ENDED */
-  SERVER_FAULT,          /* a device is dead; with `fault` */
-  SERVER_FAULT_WAITS,    /* the fault is answered when the reload under way is over */
-  SERVER_LOST,           /* the fault cannot be survived */
+  SERVER_PREPARED,          /* every pipeline is prepared, and none runs yet */
+  SERVER_SERVES,            /* every pipeline runs, and status and metrics answer */
+  SERVER_FAILED,            /* the start has failed; with `failure` */
+  SERVER_STOP,              /* somebody asked for a stop; with `why` */
+  SERVER_LATE,              /* the time of the stop that is under way is over */
+  SERVER_EXCHANGED,         /* a reload has replaced pipelines, and is not over yet */
+  SERVER_RELOADED,          /* a reload is over, whatever became of it */
+  SERVER_LET_GO,            /* after a fault: the worker of a reload has left the sockets of pipelines */
+  SERVER_PIPELINE_QUIET,    /* PIPELINE_QUIET; with `pipeline` and `event`, */
+  SERVER_PIPELINE_GONE,     /* as for PIPELINE_GONE */
+  SERVER_PIPELINE_ENDED,    /* PIPELINE_ENDED */
+  SERVER_PIPELINE_RESTAGED, /* and PIPELINE_RESTAGED */
+  SERVER_FAULT,             /* a device is dead; with `fault` */
+  SERVER_FAULT_WAITS,       /* the fault is answered when the reload under way is over */
+  SERVER_LOST,              /* the fault cannot be survived */
   SERVER_EVENTS
 };
 
@@ -211,7 +212,8 @@ void upgrade_cancel(struct server *server);
 
 /* reload.c */
 /* Reads the configuration file again and changes what differs, or nothing: 400 with the report of its errors, 409 while
- * the daemon starts, stops or reloads. 200 names the pipelines "added", "removed", "changed" and "unchanged". Reports
+ * the daemon starts, stops or reloads. 200 names the pipelines "added", "removed", "changed" (those of
+ * which only the stages differ also "in_place") and "unchanged". Reports
  * SERVER_EXCHANGED and SERVER_RELOADED, or SERVER_LET_GO. */
 void server_reload(struct server *server, server_answer *answer, void *context);
 void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum pipeline_event event);

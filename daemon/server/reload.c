@@ -5,7 +5,8 @@
  *   prepare   pipelines that come take memory and device and open what is not in use
  *   quiesce   pipelines that leave finish what they have, for at most `drain_timeout`
  *   inherit   what leaving pipelines used until now is opened: the last step that may fail
- *   replace   leaving pipelines stop, their listeners move over, and the new ones start
+ *   replace   leaving pipelines stop, their listeners move over, and the new ones start; pipelines of which only the stages
+ *             differ go on with the other ones, between two frames
  *   release   what leaving pipelines took is given back
  *
  * A pipeline that leaves and waits for a file that does not answer is left alone (hanging.c).
@@ -24,7 +25,7 @@
 #include "daemon/server/private.h"
 #include "daemon/server/swap.h"
 
-enum { LOOK_MS = 100 }; /* how often it is looked whether a pipeline that leaves waits for a file that does not answer */
+enum { LOOK_MS = 100 }; /* how often it is looked whether what is waited for is there, or will never be */
 
 enum reload_step { RELOAD_PREPARING, RELOAD_QUIESCING, RELOAD_INHERITING, RELOAD_REPLACING, RELOAD_RELEASING };
 
@@ -127,19 +128,24 @@ static void on_released(void *context) {
     return;
   }
   json_t *document = swap_document(reload->swap);
+  char places[48] = "";
+  if (json_array_size(json_object_get(document, "in_place")) > 0) {
+    snprintf(places, sizeof places, " (%zu in place)", json_array_size(json_object_get(document, "in_place")));
+  }
   for (unsigned i = 0; i < reload->server->pipeline_count; i++) {
     pipeline_look_at_file(reload->server->pipelines[i]);
   }
   reload->server->reloads++;
-  log_event(LOG_RELOADED, NULL, "configuration reloaded%s: pipelines %zu added, %zu removed, %zu changed, %zu unchanged",
+  log_event(LOG_RELOADED, NULL, "configuration reloaded%s: pipelines %zu added, %zu removed, %zu changed%s, %zu unchanged",
             json_is_true(json_object_get(document, "same")) ? ", it is as it was" : "",
             json_array_size(json_object_get(document, "added")), json_array_size(json_object_get(document, "removed")),
-            json_array_size(json_object_get(document, "changed")), json_array_size(json_object_get(document, "unchanged")));
+            json_array_size(json_object_get(document, "changed")), places,
+            json_array_size(json_object_get(document, "unchanged")));
   reload_end(reload, 200, document);
 }
 
 static void replace_if_gone(struct reload *reload) {
-  if (!swap_old_is_gone(reload->swap)) {
+  if (!swap_is_exchanged(reload->swap)) {
     return;
   }
   loop_timer_stop(reload->limit);
@@ -159,6 +165,7 @@ static void replace_if_gone(struct reload *reload) {
 static void replace(struct reload *reload) {
   reload->step = RELOAD_REPLACING;
   swap_stop_old(reload->swap);
+  swap_restage(reload->swap);
   swap_let_hang(reload->swap);
   loop_timer_start(reload->limit, LOOK_MS, LOOK_MS);
   replace_if_gone(reload);
@@ -193,21 +200,6 @@ static void inherit(struct reload *reload) {
 
 /* -- quiesce ------------------------------------------------------------------------------------------------------- */
 
-static void on_limit(void *context) {
-  struct reload *reload = context;
-  if (reload->step == RELOAD_REPLACING && is_dead(reload)) {
-    return;
-  }
-  if (reload->step == RELOAD_REPLACING) {
-    swap_let_hang(reload->swap);
-    replace_if_gone(reload);
-  } else if (swap_may_open(reload->swap, &reload->failure)) {
-    inherit(reload);
-  } else {
-    reload_take_back(reload);
-  }
-}
-
 static void quiesce(struct reload *reload) {
   reload->step = RELOAD_QUIESCING;
   swap_quiesce(reload->swap);
@@ -215,28 +207,6 @@ static void quiesce(struct reload *reload) {
     inherit(reload);
   } else {
     loop_timer_start(reload->limit, (uint64_t)(reload->server->config->drain_timeout_ns / NS_PER_MS), 0);
-  }
-}
-
-void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum pipeline_event event) {
-  if (event == PIPELINE_QUIET && reload->step == RELOAD_QUIESCING) {
-    swap_on_quiet(reload->swap, pipeline);
-    if (swap_is_quiet(reload->swap)) {
-      inherit(reload);
-    }
-  } else if (event == PIPELINE_GONE && reload->step == RELOAD_REPLACING) {
-    replace_if_gone(reload);
-  }
-}
-
-bool reload_is_at_sockets(const struct reload *reload) { return reload->step == RELOAD_INHERITING; }
-
-bool reload_is_exchanging(const struct reload *reload) { return reload->step == RELOAD_REPLACING; }
-
-void reload_cancel(struct reload *reload) {
-  reload->cancelled = true;
-  if (reload->step == RELOAD_QUIESCING) {
-    reload_take_back(reload);
   }
 }
 
@@ -255,6 +225,60 @@ static void on_prepared(void *context) {
   if (reload->worked && !reload->cancelled) {
     quiesce(reload);
   } else {
+    reload_take_back(reload);
+  }
+}
+
+/* A session whose memory is made anew cannot get other stages meanwhile. */
+static void prepare_if_may(struct reload *reload) {
+  loop_timer_stop(reload->limit);
+  if (reload->cancelled) {
+    reload_take_back(reload);
+  } else if (swap_may_prepare(reload->swap)) {
+    work_on(reload, prepare, on_prepared);
+  } else {
+    loop_timer_start(reload->limit, LOOK_MS, 0);
+  }
+}
+
+/* -- what happens meanwhile ----------------------------------------------------------------------------------------- */
+
+static void on_limit(void *context) {
+  struct reload *reload = context;
+  bool waits = reload->step == RELOAD_PREPARING || reload->step == RELOAD_REPLACING;
+  if (waits && is_dead(reload)) {
+    return;
+  }
+  if (reload->step == RELOAD_PREPARING) {
+    prepare_if_may(reload);
+  } else if (reload->step == RELOAD_REPLACING) {
+    swap_let_hang(reload->swap);
+    replace_if_gone(reload);
+  } else if (swap_may_open(reload->swap, &reload->failure)) {
+    inherit(reload);
+  } else {
+    reload_take_back(reload);
+  }
+}
+
+void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum pipeline_event event) {
+  if (event == PIPELINE_QUIET && reload->step == RELOAD_QUIESCING) {
+    swap_on_quiet(reload->swap, pipeline);
+    if (swap_is_quiet(reload->swap)) {
+      inherit(reload);
+    }
+  } else if ((event == PIPELINE_GONE || event == PIPELINE_RESTAGED) && reload->step == RELOAD_REPLACING) {
+    replace_if_gone(reload);
+  }
+}
+
+bool reload_is_at_sockets(const struct reload *reload) { return reload->step == RELOAD_INHERITING; }
+
+bool reload_is_exchanging(const struct reload *reload) { return reload->step == RELOAD_REPLACING; }
+
+void reload_cancel(struct reload *reload) {
+  reload->cancelled = true;
+  if (reload->step == RELOAD_QUIESCING) {
     reload_take_back(reload);
   }
 }
@@ -285,7 +309,7 @@ static void on_loaded(void *context) {
   } else {
     reload->swap = swap_new(reload->server, config, &reload->failure);
     if (reload->swap && swap_may_open(reload->swap, &reload->failure)) {
-      work_on(reload, prepare, on_prepared);
+      prepare_if_may(reload);
     } else {
       refuse_failure(reload);
     }

@@ -363,6 +363,7 @@ static void on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_
   static const enum server_event events[] = {[PIPELINE_QUIET] = SERVER_PIPELINE_QUIET,
                                              [PIPELINE_GONE] = SERVER_PIPELINE_GONE,
                                              [PIPELINE_ENDED] = SERVER_PIPELINE_ENDED,
+                                             [PIPELINE_RESTAGED] = SERVER_PIPELINE_RESTAGED,
                                              [PIPELINE_GPU_FAULT] = SERVER_FAULT};
   struct server *server = context;
   if (server->handing_over) {
@@ -394,6 +395,7 @@ static const struct server_step table[SERVER_PHASES][SERVER_EVENTS] = {
                         [SERVER_PIPELINE_QUIET] = {tell_reload, 0},
                         [SERVER_PIPELINE_GONE] = {tell_reload, 0},
                         [SERVER_PIPELINE_ENDED] = {tell_reload, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
+                        [SERVER_PIPELINE_RESTAGED] = {tell_reload, 0},
                         [SERVER_FAULT] = {server_fault, 0},
                         [SERVER_FAULT_WAITS] = {limit_unanswered, 0},
                         [SERVER_LOST] = {enter_fault, TO(SERVER_FAULTED)}},

@@ -9,6 +9,7 @@
 struct incoming {            /* beside each pipeline of the new configuration */
   struct pipeline *pipeline; /* NULL: the old one stays */
   struct pipeline_inheritance inheritance;
+  struct pipeline *restaged; /* the old one goes on with other stages; or NULL */
 };
 
 struct outgoing {
@@ -44,6 +45,18 @@ static struct pipeline *find_owner(const struct swap *swap, enum config_endpoint
   return NULL;
 }
 
+/* Of pipelines that differ in their stages, those that can go on with the other ones; all others are replaced. */
+static void find_restaged(struct swap *swap) {
+  for (unsigned i = 0; i < swap->diff.new_count; i++) {
+    if (swap->diff.now[i].change == CHANGE_STAGES) {
+      struct pipeline *pipeline = swap->server->pipelines[swap->diff.now[i].old];
+      bool goes_on = pipeline_begin_restage(pipeline, &swap->config->pipelines[i]);
+      swap->incoming[i].restaged = goes_on ? pipeline : NULL;
+      swap->diff.now[i].change = goes_on ? CHANGE_STAGES : CHANGE_CHANGED;
+    }
+  }
+}
+
 static void list_outgoing(struct swap *swap) {
   const struct diff *diff = &swap->diff;
   for (unsigned i = 0; i < diff->old_count; i++) {
@@ -60,7 +73,7 @@ static void list_outgoing(struct swap *swap) {
 static bool make_incoming(struct swap *swap, struct failure *failure) {
   const struct pipeline_setup setup = server_pipeline_setup(swap->server);
   for (unsigned i = 0; i < swap->diff.new_count; i++) {
-    if (swap->diff.now[i].change == CHANGE_NONE) {
+    if (swap->diff.now[i].change <= CHANGE_STAGES) {
       swap->next[i] = swap->server->pipelines[swap->diff.now[i].old];
       continue;
     }
@@ -81,10 +94,17 @@ static bool make_incoming(struct swap *swap, struct failure *failure) {
 }
 
 static json_t *make_document(const struct swap *swap) {
-  json_t *lists[] = {[CHANGE_NONE] = json_array(), [CHANGE_CHANGED] = json_array(), [CHANGE_ADDED] = json_array()};
+  json_t *lists[] = {[CHANGE_NONE] = json_array(),
+                     [CHANGE_STAGES] = json_array(),
+                     [CHANGE_CHANGED] = json_array(),
+                     [CHANGE_ADDED] = json_array()};
   json_t *removed = json_array();
   for (unsigned i = 0; i < swap->diff.new_count; i++) {
-    json_array_append_new(lists[swap->diff.now[i].change], json_string(swap->config->pipelines[i].name));
+    enum change change = swap->diff.now[i].change;
+    json_array_append_new(lists[change], json_string(swap->config->pipelines[i].name));
+    if (change == CHANGE_STAGES) {
+      json_array_append_new(lists[CHANGE_CHANGED], json_string(swap->config->pipelines[i].name));
+    }
   }
   for (unsigned i = 0; i < swap->diff.old_count; i++) {
     if (swap->diff.removed[i]) {
@@ -92,8 +112,9 @@ static json_t *make_document(const struct swap *swap) {
     }
   }
   bool same = strcmp(swap->config->text, swap->server->config->text) == 0 && json_array_size(lists[CHANGE_CHANGED]) == 0;
-  return json_pack("{s:b, s:b, s:o, s:o, s:o, s:o}", "ok", 1, "same", same, "added", lists[CHANGE_ADDED], "removed", removed,
-                   "changed", lists[CHANGE_CHANGED], "unchanged", lists[CHANGE_NONE]);
+  return json_pack("{s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "ok", 1, "same", same, "added", lists[CHANGE_ADDED], "removed",
+                   removed, "changed", lists[CHANGE_CHANGED], "in_place", lists[CHANGE_STAGES], "unchanged",
+                   lists[CHANGE_NONE]);
 }
 
 static bool allocate(struct swap *swap) {
@@ -103,8 +124,7 @@ static bool allocate(struct swap *swap) {
   swap->incoming = calloc(swap->diff.new_count + 1, sizeof *swap->incoming);
   swap->outgoing = calloc(swap->diff.old_count + 1, sizeof *swap->outgoing);
   swap->next = calloc(swap->diff.new_count + 1, sizeof(struct pipeline *));
-  swap->document = make_document(swap);
-  return swap->incoming && swap->outgoing && swap->next && swap->document;
+  return swap->incoming && swap->outgoing && swap->next;
 }
 
 struct swap *swap_new(struct server *server, const struct config *config, struct failure *failure) {
@@ -117,7 +137,9 @@ struct swap *swap_new(struct server *server, const struct config *config, struct
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to reload");
     return swap_free(swap);
   }
+  find_restaged(swap);
   list_outgoing(swap);
+  swap->document = make_document(swap);
   return make_incoming(swap, failure) ? swap : swap_free(swap);
 }
 
@@ -130,6 +152,11 @@ struct swap *swap_free(struct swap *swap) {
   }
   for (unsigned i = 0; !swap->installed && swap->incoming && i < swap->diff.new_count; i++) {
     pipeline_free(swap->incoming[i].pipeline);
+  }
+  for (unsigned i = 0; swap->incoming && i < swap->diff.new_count; i++) {
+    if (swap->incoming[i].restaged) {
+      pipeline_end_restage(swap->incoming[i].restaged);
+    }
   }
   config_diff_clear(&swap->diff);
   free(swap->incoming);
@@ -145,11 +172,20 @@ struct swap *swap_free(struct swap *swap) {
 bool swap_prepare(struct swap *swap, struct failure *failure) {
   for (unsigned i = 0; i < swap->diff.new_count; i++) {
     struct incoming *incoming = &swap->incoming[i];
-    if (incoming->pipeline && !pipeline_prepare(incoming->pipeline, &incoming->inheritance, failure)) {
+    if ((incoming->pipeline && !pipeline_prepare(incoming->pipeline, &incoming->inheritance, failure)) ||
+        (incoming->restaged && !pipeline_prepare_restage(incoming->restaged, failure))) {
       return false;
     }
   }
   return true;
+}
+
+bool swap_may_prepare(const struct swap *swap) {
+  bool may = true;
+  for (unsigned i = 0; i < swap->diff.new_count; i++) {
+    may = (!swap->incoming[i].restaged || pipeline_may_restage(swap->incoming[i].restaged)) && may;
+  }
+  return may;
 }
 
 bool swap_may_open(const struct swap *swap, struct failure *failure) {
@@ -210,6 +246,14 @@ void swap_stop_old(struct swap *swap) {
   }
 }
 
+void swap_restage(struct swap *swap) {
+  for (unsigned i = 0; i < swap->diff.new_count; i++) {
+    if (swap->incoming[i].restaged) {
+      pipeline_restage(swap->incoming[i].restaged);
+    }
+  }
+}
+
 void swap_let_hang(struct swap *swap) {
   unsigned kept = 0;
   for (unsigned i = 0; i < swap->outgoing_count; i++) {
@@ -220,10 +264,13 @@ void swap_let_hang(struct swap *swap) {
   swap->outgoing_count = kept;
 }
 
-bool swap_old_is_gone(const struct swap *swap) {
+bool swap_is_exchanged(const struct swap *swap) {
   bool gone = true;
   for (unsigned i = 0; i < swap->outgoing_count; i++) {
     gone = gone && pipeline_state(swap->outgoing[i].pipeline) == PIPELINE_STOPPED;
+  }
+  for (unsigned i = 0; i < swap->diff.new_count; i++) {
+    gone = gone && (!swap->incoming[i].restaged || pipeline_is_restaged(swap->incoming[i].restaged));
   }
   return gone;
 }
@@ -250,6 +297,11 @@ void swap_release(struct swap *swap) {
   for (unsigned i = 0; !swap->installed && i < swap->diff.new_count; i++) {
     if (swap->incoming[i].pipeline) {
       pipeline_release(swap->incoming[i].pipeline);
+    }
+  }
+  for (unsigned i = 0; i < swap->diff.new_count; i++) {
+    if (swap->incoming[i].restaged) {
+      pipeline_release_restage(swap->incoming[i].restaged);
     }
   }
 }

@@ -200,7 +200,7 @@ static void forget_frames(struct session *session) {
   slot_ring_order(ring);
 }
 
-static bool adopt_choices(struct session *session, const struct session_setup *left) {
+static bool adopt_choices(struct session *session, const struct session_stages *left) {
   const struct gpu_costs *costs = &left->costs;
   const int64_t times[] = {costs->alone, costs->lane,       costs->h2d,        costs->kernel,
                            costs->d2h,   costs->shared_h2d, costs->shared_d2h, costs->kernels};
@@ -210,10 +210,10 @@ static bool adopt_choices(struct session *session, const struct session_setup *l
   for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
     sound = sound && image_is_time(times[i]);
   }
-  session->setup.graph = left->graph;
-  session->setup.copy = left->copy;
-  session->setup.timed_one_in = left->timed_one_in;
-  session->setup.costs = *costs;
+  session->stages[0].graph = left->graph;
+  session->stages[0].copy = left->copy;
+  session->stages[0].timed_one_in = left->timed_one_in;
+  session->stages[0].costs = *costs;
   return sound;
 }
 
@@ -243,8 +243,9 @@ static bool adopt_client(struct session *session, const struct sink *sink, bool 
 
 static bool adopt_parts(struct session *session, const struct session *left) {
   struct flow *flow = &session->flow;
-  if (!IMAGE_IS_FLAG(left->flow.restart_owed) || !adopt_choices(session, &left->setup) ||
-      !account_adopt(&session->account, &left->account) || !slot_ring_adopt(&flow->ring, &left->flow.ring)) {
+  if (!IMAGE_IS_FLAG(left->flow.restart_owed) || left->flow.stages > 1 ||
+      !adopt_choices(session, &left->stages[left->flow.stages]) || !account_adopt(&session->account, &left->account) ||
+      !slot_ring_adopt(&flow->ring, &left->flow.ring)) {
     return false;
   }
   flow->restart_owed = left->flow.restart_owed;
@@ -376,17 +377,6 @@ bool session_taken(struct session *session, struct failure *failure) {
   return (is_complete(session) && balanced && is_in_place) ||
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the frames that were left of a session of '%s' do not add up",
                      session->setup.config->name);
-}
-
-unsigned session_spared(const struct session *session) {
-  const bool is_foreign = gpu_chain_is_foreign(session->setup.chain);
-  unsigned spared = 0;
-  for (unsigned i = 0; i < session->flow.ring.count; i++) {
-    enum slot_state state = session->flow.ring.slots[i].state;
-    bool has_result = state == SLOT_DONE || state == SLOT_EMITTING;
-    spared |= has_result || (is_foreign && state != SLOT_FREE) ? 1U << i : 0;
-  }
-  return spared;
 }
 
 unsigned session_quarantined(const struct session *session, uint64_t *last) {

@@ -29,6 +29,9 @@ static void event_deliver(struct message *message) {
       return; /* it was resumed since: that idleness is over */
     }
   }
+  if (notice == &session->changed) {
+    session->in_force = !session->in_force;
+  }
   session->setup.listener(session->setup.context, &event);
 }
 
@@ -60,13 +63,14 @@ static void describe_running(struct session *session, struct fault *fault) {
 
 void session_tell_fault(struct session *session) {
   const struct config_pipeline *config = session->setup.config;
+  const struct stage_plan *stage;
   struct fault *fault = &session->fault;
   session->fault_told = true;
   *fault =
       (struct fault){.device = session->setup.device_number, .pipeline = config->name, .error = session->flow.device_error};
   describe_running(session, fault);
-  for (unsigned i = 0; i < config->stage_count; i++) {
-    fault_add_stage(fault, gpu_chain_stage(session->setup.chain, i)->stage->name);
+  for (unsigned i = 0; (stage = gpu_chain_stage(session->stages[session->flow.stages].chain, i)); i++) {
+    fault_add_stage(fault, stage->stage->name);
   }
   session->faulted.event.fault = fault;
   event_tell(session, &session->faulted, SESSION_GPU_FAULT);
@@ -87,6 +91,8 @@ void session_tell_idle(struct session *session) {
   session->idle_hold = atomic_load(&session->hold);
   event_tell(session, &session->idle, SESSION_IDLE);
 }
+
+void session_tell_changed(struct session *session) { event_tell(session, &session->changed, SESSION_CHANGED); }
 
 void session_tell_unread(struct session *session) {
   if (!atomic_exchange(&session->unread_posted, true)) {

@@ -18,12 +18,6 @@
 #include "daemon/base/formats.h"
 #include "daemon/session/private.h"
 
-/* Called by stream callbacks, from any thread. */
-static void wake_from_device(void *context) {
-  struct session *session = context;
-  lane_wake(session->setup.lane, &session->runner);
-}
-
 static void wake_from_sink(void *context) {
   struct session *session = context;
   if (!session->looks) {
@@ -38,7 +32,7 @@ static bool take_arena(struct arena *arena, const char *name, size_t bytes, stru
                         : arena_make(arena, name, bytes, device, failure);
 }
 
-static bool make_memory(struct session *session, struct gpu_buffers *buffers, struct failure *failure) {
+static bool make_memory(struct session *session, struct failure *failure) {
   const struct session_setup *setup = &session->setup;
   struct flow *flow = &session->flow;
   char name[96];
@@ -57,7 +51,6 @@ static bool make_memory(struct session *session, struct gpu_buffers *buffers, st
   for (unsigned i = 0; i < flow->ring.count; i++) {
     flow->ring.slots[i].input = session->inputs.base + i * arena_stride(flow->input_bytes);
     flow->ring.slots[i].output = session->outputs.base + i * arena_stride(flow->output_bytes);
-    buffers[i] = (struct gpu_buffers){.input = flow->ring.slots[i].input, .output = flow->ring.slots[i].output};
   }
   return true;
 }
@@ -71,48 +64,14 @@ static bool make_discard(struct session *session, struct failure *failure) {
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", session->setup.config->name);
 }
 
-/* Warm-up frames go through free slots, where a frame that was given up would break the device once more. */
-static void clear_given_up(struct session *session) {
-  const struct flow *flow = &session->flow;
-  for (unsigned i = 0; i < flow->ring.count && session->quarantined > 0; i++) {
-    if (flow->ring.slots[i].state == SLOT_FREE) {
-      memset(flow->ring.slots[i].input, 0, flow->input_bytes);
-    }
-  }
-}
-
-static bool session_make_program(struct session *session, const struct gpu_buffers *buffers, struct failure *failure) {
-  const struct session_setup *setup = &session->setup;
-  struct flow *flow = &session->flow;
-  struct gpu_error error = {0};
-  const struct gpu_options options = {
-      .wake = wake_from_device,
-      .context = session,
-      .notify = !flow->spin,
-      .graph = setup->graph,
-      .copy = setup->copy,
-      .timed_one_in = setup->timed_one_in,
-      .spared = session_spared(session),
-      .priority = formats_priority(setup->config->priority),
-      .weigh = setup->costs.alone == 0,
-  };
-  session->on_gpu = strcmp(gpu_backend_name(setup->device), "cuda") == 0;
-  clear_given_up(session);
-  flow->program = gpu_program_new(setup->device, setup->chain, buffers, flow->ring.count, &options, &error);
-  if (!flow->program || !gpu_program_warm_up(flow->program, &error)) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "pipeline '%s': %s", setup->config->name, error.text);
-  }
-  return true;
-}
-
 bool session_take_memory(struct session *session, struct failure *failure) {
-  struct gpu_buffers buffers[GPU_MAX_SLOTS];
   session->flow.memory += session->outputs.fd < 0;
-  return make_memory(session, buffers, failure) && session_make_program(session, buffers, failure);
+  return make_memory(session, failure) && session_make_program(session, failure);
 }
 
 void session_drop_memory(struct session *session) {
-  session->flow.program = gpu_program_free(session->flow.program);
+  session_drop_stages(session);
+  session_free_program(session);
   arena_drop(&session->inputs);
   arena_drop(&session->outputs);
   arena_drop(&session->control);
@@ -156,7 +115,7 @@ bool session_lend(const struct session *session, struct session_lent *lent, stru
 bool session_renew(struct session *session, struct failure *failure) {
   void (*const let_go)(struct arena * arena) = session->cut_client ? arena_drop : arena_give_up;
   session->cut_client = false;
-  session->flow.program = gpu_program_free(session->flow.program);
+  session_free_program(session);
   let_go(&session->inputs);
   let_go(&session->outputs);
   let_go(&session->control);
@@ -172,7 +131,7 @@ static bool make_sink(struct session *session, const struct frame_format *output
   if (session->is_reply) {
     struct lane *lane = setup->sink_lane ? setup->sink_lane : setup->lane;
     struct sink_setup own = {.config = setup->config, .lane = lane, .control = setup->control, .output = output};
-    own.labels = gpu_chain_labels(setup->chain, &own.label_count);
+    own.labels = gpu_chain_labels(setup->stages.chain, &own.label_count);
     session->sink = sink_new_reply(&own, session_on_client_gone, session, failure);
   }
   if (session->sink && session->sink->lane != setup->lane) {
@@ -199,34 +158,25 @@ static void set_up_flow(struct session *session) {
   flow->session = session;
 }
 
-/* What the first warm-up has measured holds for the session's programs after it. */
-static void keep_choices(struct session *session) {
-  session->setup.graph = gpu_program_graph(session->flow.program) ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
-  session->setup.copy = gpu_program_copies_by_kernel(session->flow.program) ? GPU_COPY_KERNEL : GPU_COPY_ENGINE;
-  session->setup.timed_one_in = (int)gpu_program_timed_one_in(session->flow.program);
-  if (session->setup.costs.alone == 0) {
-    gpu_program_costs(session->flow.program, &session->setup.costs);
-  }
-}
-
 struct session *session_new(const struct session_setup *setup, struct failure *failure) {
-  const struct frame_format *input = gpu_chain_input(setup->chain);
+  const struct frame_format *input = gpu_chain_input(setup->stages.chain);
   struct session *session = image_new(IMAGE_SESSION, sizeof *session);
   if (!session) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", setup->config->name);
     return NULL;
   }
   session->setup = *setup;
+  session->stages[0] = setup->stages;
   session->inputs = session->outputs = session->control = ARENA_NONE;
   session->runner =
       (struct runner){.turn = session_turn, .tick = session_tick, .priority = formats_priority(setup->config->priority)};
   set_up_flow(session);
   if (!format_bytes(input, &session->flow.input_bytes) ||
-      !format_bytes(gpu_chain_output(setup->chain), &session->flow.output_bytes)) {
+      !format_bytes(gpu_chain_output(setup->stages.chain), &session->flow.output_bytes)) {
     failure_set(failure, EXIT_STATUS_CONFIG, NULL, "the frames of '%s' have no size", setup->config->name);
     return session_free(session);
   }
-  if (!make_discard(session, failure) || !make_sink(session, gpu_chain_output(setup->chain), failure)) {
+  if (!make_discard(session, failure) || !make_sink(session, gpu_chain_output(setup->stages.chain), failure)) {
     return session_free(session);
   }
   receive_init(&session->receive, &session->flow, setup->config->source.protocol, input, session->discard);
@@ -246,20 +196,9 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   if ((setup->codec && !session_adopt(session, setup->codec, failure)) || !session_take_memory(session, failure)) {
     return setup->codec ? NULL : session_free(session); /* see inputs_new() */
   }
-  keep_choices(session);
   account_publish(&session->account);
   return session;
 }
-
-bool session_replays(const struct session *session) { return session->setup.graph == GPU_GRAPH_ON; }
-
-bool session_copies_by_kernel(const struct session *session) { return session->setup.copy == GPU_COPY_KERNEL; }
-
-unsigned session_timed_one_in(const struct session *session) { return (unsigned)session->setup.timed_one_in; }
-
-const struct gpu_costs *session_costs(const struct session *session) { return &session->setup.costs; }
-
-const struct gpu_program *session_program(const struct session *session) { return session->flow.program; }
 
 struct session *session_free(struct session *session) {
   if (!session) {

@@ -163,6 +163,10 @@ void session_leave_partial(struct session *session) { atomic_store(&session->hol
 
 void session_resume(struct session *session) { want_hold(session, 0); }
 
+static void run_change(struct message *message) { ordered(message)->flow.withheld = true; }
+
+void session_change_stages(struct session *session) { post(session, &session->change_order, run_change); }
+
 static void session_run_stop(struct message *message) {
   struct session *session = ordered(message);
   session->stopping = true;

@@ -1,7 +1,8 @@
 /*
  * What a session is made of; private to session.c (its turns and its end) and to those that follow here with what each tells
  * the others: events.c (what it says to the control loop), messages.c (what it hears from there), reply.c, adopt.c (how the
- * next process goes on with it) and memory.c (how it is made and freed). A session lies in the image (state/image.h).
+ * next process goes on with it), stages.c (its programs, and how others take their place) and memory.c (how it is made and
+ * freed). A session lies in the image (state/image.h).
  */
 #ifndef FRAMED_SESSION_PRIVATE_H
 #define FRAMED_SESSION_PRIVATE_H
@@ -31,6 +32,8 @@ struct session {
   struct runner runner; /* first */
   struct session_setup setup;
   struct flow flow;
+  struct session_stages stages[2]; /* in force and not; frames are at the one of flow.stages, */
+  unsigned in_force;               /* and the control loop at this one */
   struct account account;
   struct receive receive;
   struct source source;
@@ -59,12 +62,12 @@ struct session {
   struct channel channel; /* to it */
   bool shares;            /* the producer there is such a client */
   bool on_gpu;
-  unsigned quarantined;   /* see session_quarantined(), */
+  unsigned quarantined; /* see session_quarantined(), */
   uint64_t last_quarantined;
   unsigned char *discard;
   struct trace_ring *trace; /* the control loop's; the lane sees it through its account */
 
-  struct session_message attach_order, hold_order, stop_order;
+  struct session_message attach_order, hold_order, stop_order, change_order;
   int attach_fd;
   enum config_protocol attach_protocol;
   bool attach_shares;
@@ -86,7 +89,7 @@ struct session {
   atomic_uint hold;   /* the same, as far as the lane knows */
   unsigned idle_hold; /* which one the idle notice under way answers */
   atomic_bool hold_posted, held_posted, idle_posted, unread_posted, foreign_posted, refused_posted;
-  struct notice detached, held, idle, stopped, faulted, unread, foreign, refused;
+  struct notice detached, held, idle, stopped, faulted, unread, foreign, refused, changed;
 };
 
 /* [lane] The turn and the tick of the session's runner. */
@@ -115,8 +118,14 @@ void session_leave(struct session *session);
 bool session_adopt(struct session *session, struct codec *codec, struct failure *failure);
 /* The flow of the session, if that is its number on the pipeline: for a sink of its own. */
 struct flow *session_own_flow(void *session, unsigned seat);
-/* A bit for each slot with a result, which no warm-up frame may overwrite. */
-unsigned session_spared(const struct session *session);
+
+/* -- stages.c -------------------------------------------------------------------------------------------- */
+
+/* Makes the program of the stages in force. Set-up thread. */
+bool session_make_program(struct session *session, struct failure *failure);
+void session_free_program(struct session *session);
+/* [lane] No frame is on the device, or that is lost: the others are in force. */
+void session_take_stages(struct session *session);
 
 /* -- memory.c -------------------------------------------------------------------------------------------- */
 
@@ -135,6 +144,7 @@ void session_tell_unread(struct session *session);
 void session_tell_foreign(struct session *session);
 void session_tell_held(struct session *session);
 void session_tell_idle(struct session *session);
+void session_tell_changed(struct session *session);
 void session_tell_stopped(struct session *session);
 
 #endif

@@ -150,6 +150,10 @@ static bool turn_once(struct session *session, int64_t now) {
   if (queues[SLOT_EMITTING].count > 0 && wants_slot(session, now)) {
     moved |= sink_reclaim(session->sink, now);
   }
+  if (flow->withheld && (queues[SLOT_RUNNING].count == 0 || flow->device_dead)) {
+    session_take_stages(session);
+    moved = true;
+  }
   if (queues[SLOT_READY].count > 0) { /* frames that had come before may have found a slot only now */
     nvtx_next("dispatch");
     moved |= dispatch_turn(flow, now);
@@ -217,7 +221,7 @@ static bool may_wait(struct session *session) {
  * want the processor. */
 static int64_t expected_on_device(const struct session *session) {
   int64_t frames = slot_count(&session->flow.ring, SLOT_RUNNING);
-  int64_t expected = session->on_gpu ? frames * session->setup.costs.alone : 0;
+  int64_t expected = session->on_gpu ? frames * session->stages[session->flow.stages].costs.alone : 0;
   return expected < SPIN_FOR_FRAMES ? expected : SPIN_FOR_FRAMES;
 }
 

@@ -33,6 +33,7 @@ enum session_event_kind {
   SESSION_NOT_READ, /* reply: its client goes on sending and has taken no result for SESSION_PATIENCE_S; once a producer */
   SESSION_REFUSED,  /* a stage could not compute a frame, for the reason in `text`; one of several at a time */
   SESSION_FOREIGN,  /* its producer's first frame came, and began like `text`; once a producer */
+  SESSION_CHANGED,  /* session_change_stages() is done */
   SESSION_GPU_FAULT /* the device is dead; frames on it are counted as gpu_fault */
 };
 
@@ -51,6 +52,16 @@ struct session_event {
 /* Runs on the control loop. */
 typedef void session_listener(void *context, const struct session_event *event);
 
+/* Stages, and how frames go through them. */
+struct session_stages {
+  const struct gpu_chain *chain; /* outlives the session, or until session_drop_stages() */
+  struct gpu_program *program;   /* the session's */
+  enum gpu_graph_choice graph;   /* these three as in struct gpu_options; what a warm-up found */
+  enum gpu_copy_choice copy;
+  int timed_one_in;
+  struct gpu_costs costs; /* what it has measured; `alone` 0: nothing */
+};
+
 struct session_setup {
   const struct config_pipeline *config; /* outlives the session */
   unsigned index;                       /* 0 to clients - 1 */
@@ -59,31 +70,21 @@ struct session_setup {
   session_listener *listener;
   void *context;
   struct gpu_device *device;
+  struct session_stages stages; /* without a program; of a session before this one the choices and costs */
   unsigned device_number;
-  const struct gpu_chain *chain; /* outlives the session */
   int64_t gpu_timeout_ns;
   _Atomic int64_t *device_completion; /* CLOCK_MONOTONIC ns of the device's last completion, shared by all its sessions */
   struct sink *sink;                  /* on any lane; NULL with a `reply` sink: the session makes its own, */
   struct lane *sink_lane;             /* on this lane; NULL: on its own */
-  enum gpu_graph_choice graph;        /* these three as in struct gpu_options */
-  enum gpu_copy_choice copy;
-  int timed_one_in;
-  struct gpu_costs costs; /* what a warm-up before this session's has measured; `alone` 0: nothing */
-  struct codec *codec;    /* what a process before this one left of the session; NULL: nothing. Not kept. */
-  struct tap *tap;        /* of its flow; NULL: none */
-  struct retry *retry;    /* of its device, for frames that were on it when it failed; NULL: none */
+  struct codec *codec;                /* what a process before this one left of the session; NULL: nothing. Not kept. */
+  struct tap *tap;                    /* of its flow; NULL: none */
+  struct retry *retry;                /* of its device, for frames that were on it when it failed; NULL: none */
 };
 
 /* Makes arena, device program and slots, and runs a warm-up frame through each. Blocks: for a set-up thread. */
 struct session *session_new(const struct session_setup *setup, struct failure *failure);
-/* For what the warm-up decided. */
-const struct gpu_program *session_program(const struct session *session);
-/* What the session's programs do: replay a graph, have kernels make the copies, and time one frame in so many (0: none). */
-bool session_replays(const struct session *session);
-bool session_copies_by_kernel(const struct session *session);
-unsigned session_timed_one_in(const struct session *session);
-/* What the session's frames cost the device and the lane, as the first warm-up measured it. */
-const struct gpu_costs *session_costs(const struct session *session);
+/* Those in force, with what their first warm-up decided and measured. */
+const struct session_stages *session_stages(const struct session *session);
 /* After SESSION_STOPPED, or if nothing was ever posted to it. Blocks (unpins memory). Returns NULL. */
 struct session *session_free(struct session *session);
 
@@ -128,6 +129,21 @@ void session_leave_partial(struct session *session);
 /* Ends now: the producer is detached and every unfinished frame gets the fate `shutdown` (frames on the device are
  * waited for, not counted as anything else). Then SESSION_STOPPED. For a gentle end, hold first. */
 void session_stop(struct session *session);
+
+/* -- other stages, with its producer and frames where they are --------------------------------------------------------- */
+
+/* Whether its sink can write results of that chain with the labels that they have, and will once its stages are in force. */
+bool session_take_labels(struct session *session, const struct gpu_chain *chain);
+/* Makes ready what takes the place of the stages in force, beside these: they take and give the same frames. With choices and
+ * costs of another session (`alone` not 0) nothing is measured. Without memory (its renewal failed) there will be a program
+ * when it has some. Not while it is renewed. Set-up thread. */
+bool session_prepare_stages(struct session *session, const struct session_stages *stages, struct failure *failure);
+const struct session_stages *session_other_stages(const struct session *session);
+/* Every frame that is dispatched from now on goes through them. SESSION_CHANGED follows as soon as no other frame is on the
+ * device. */
+void session_change_stages(struct session *session);
+/* Frees those that are not in force, if there are any. Set-up thread. */
+void session_drop_stages(struct session *session);
 
 /* -- over the end of a process, while no lane runs --------------------------------------------------------------------- */
 

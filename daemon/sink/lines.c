@@ -2,9 +2,11 @@
  * Results as lines of JSON: what a result's numbers mean comes from the format of the last stage, and the line of a result is
  * made once, when the first reader gets to it, into room that the sink has for each slot.
  *
- * A line is made of the slot's bytes and its frame alone, so that the next process makes the same one again.
+ * A line is made of the slot's bytes and its frame alone, so that the next process makes the same one again. Which labels it
+ * has goes by the stages that the frame went through: others may be in force by the time that its line is made.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/sink/results.h"
 
@@ -25,21 +27,89 @@ struct json_shape sink_line_shape(const struct config_pipeline *config, const st
                              .label_count = label_count};
 }
 
+/* Keeps copies of the labels, whose stage may go while a result still waits. */
+static struct line_shape *copy_shape(const struct json_shape *shape) {
+  size_t bytes = 0, count = shape->labels ? shape->label_count : 0;
+  for (size_t i = 0; i < count; i++) {
+    bytes += strlen(shape->labels[i]) + 1;
+  }
+  struct line_shape *copy = malloc(sizeof *copy + count * sizeof copy->labels[0] + bytes);
+  if (!copy) {
+    return NULL;
+  }
+  char *at = (char *)(copy->labels + count);
+  for (size_t i = 0; i < count; i++) {
+    copy->labels[i] = at;
+    at = stpcpy(at, shape->labels[i]) + 1;
+  }
+  copy->shape = *shape;
+  copy->shape.labels = shape->labels ? (const char *const *)copy->labels : NULL;
+  return copy;
+}
+
+static void add_shape(struct sink *sink, struct line_shape *shape) {
+  shape->next = sink->made;
+  sink->made = shape;
+}
+
 bool sink_make_lines(struct sink *sink, const struct sink_setup *setup, struct failure *failure) {
   const struct config_pipeline *config = setup->config;
-  sink->shape = sink_line_shape(config, setup->output, setup->labels, setup->label_count);
-  sink->result_bytes = json_most_bytes(&sink->shape);
-  sink->lines = calloc(config->slots, sink->result_bytes);
+  const struct json_shape shape = sink_line_shape(config, setup->output, setup->labels, setup->label_count);
+  struct line_shape *made = copy_shape(&shape);
+  sink->result_bytes = json_most_bytes(&shape);
+  sink->lines = made ? calloc(config->slots, sink->result_bytes) : NULL;
+  if (made) {
+    add_shape(sink, made);
+    sink->shapes[0] = sink->shapes[1] = made;
+  }
   return sink->lines || failure_set(failure, EXIT_STATUS_INTERNAL, "use fewer slots",
                                     "no memory for %u lines of %zu bytes in the sink of pipeline '%s'", config->slots,
                                     sink->result_bytes, config->name);
 }
 
+static bool has_labels(const struct json_shape *one, const struct json_shape *other) {
+  bool same = !one->labels == !other->labels && one->label_count == other->label_count;
+  for (unsigned i = 0; same && one->labels && i < one->label_count; i++) {
+    same = strcmp(one->labels[i], other->labels[i]) == 0;
+  }
+  return same;
+}
+
+bool sink_take_labels(struct sink *sink, unsigned stages, const char *const *labels, unsigned label_count) {
+  if (!sink->lines) {
+    return true;
+  }
+  struct json_shape shape = sink->made->shape;
+  shape.labels = labels;
+  shape.label_count = label_count;
+  struct line_shape *found = sink->made;
+  while (found && !has_labels(&found->shape, &shape)) {
+    found = found->next;
+  }
+  if (!found && json_most_bytes(&shape) <= sink->result_bytes && (found = copy_shape(&shape))) {
+    add_shape(sink, found);
+  }
+  if (found) {
+    atomic_store(&sink->shapes[stages], found);
+  }
+  return found;
+}
+
+void sink_free_lines(struct sink *sink) {
+  while (sink->made) {
+    struct line_shape *shape = sink->made;
+    sink->made = shape->next;
+    free(shape);
+  }
+  free(sink->lines);
+}
+
 void result_make_line(struct result *result) {
   struct sink *sink = result->sink;
   const struct frame *frame = &result->slot->frame;
+  const struct line_shape *shape = atomic_load_explicit(&sink->shapes[frame->stages % 2], memory_order_acquire);
   const struct json_frame which = {
       .sequence = frame->tag, .epoch = frame->epoch, .number = frame->sequence, .timestamp = frame->began};
   result->line_bytes =
-      json_write_line(&sink->shape, &which, (const float *)(const void *)result->slot->output, result_line(result));
+      json_write_line(&shape->shape, &which, (const float *)(const void *)result->slot->output, result_line(result));
 }

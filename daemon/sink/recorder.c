@@ -13,6 +13,7 @@ enum { LEAST_CELLS = 4, SLOTS = 4 };
 struct recorder {
   struct runner runner; /* first */
   struct recorder_setup setup;
+  struct frame_format output; /* a copy of the setup's */
   struct tap tap;
   struct sink *sink;
   struct flow flow;
@@ -42,6 +43,7 @@ static void wake_recorder(void *context) { lane_schedule(&((struct recorder *)co
 static void set_up_recorder(struct recorder *recorder, const struct recorder_setup *setup) {
   struct flow *flow = &recorder->flow;
   recorder->setup = *setup;
+  recorder->output = *setup->output;
   recorder->runner = (struct runner){.turn = recorder_turn, .tick = recorder_tick};
   recorder->tap = (struct tap){.came = recorder_came, .resulted = recorder_resulted};
   recorder->until = setup->config->record.when == CONFIG_RECORD_ALWAYS ? INT64_MAX : 0;
@@ -198,7 +200,7 @@ static bool has_boxes(const struct frame_format *output, const float *values) {
 static void recorder_resulted(struct tap *tap, const struct slot *slot, int64_t now) {
   struct recorder *recorder = (struct recorder *)((char *)tap - offsetof(struct recorder, tap));
   if (recorder->setup.config->record.when == CONFIG_RECORD_BOXES &&
-      has_boxes(recorder->setup.output, (const float *)(const void *)slot->output)) {
+      has_boxes(&recorder->output, (const float *)(const void *)slot->output)) {
     recorder_see(recorder, now);
   }
 }

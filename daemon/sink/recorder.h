@@ -16,7 +16,7 @@ struct recorder;
 
 struct recorder_setup {
   const struct config_pipeline *config;      /* outlives it */
-  const struct frame_format *input, *output; /* of the pipeline */
+  const struct frame_format *input, *output; /* of the pipeline; `output` is copied */
   struct lane *lane;
   struct mailbox *control;
   void (*stopped)(void *context); /* runs on the control loop */

@@ -142,9 +142,10 @@ struct sink {
   size_t result_bytes; /* of a line of JSON: at most */
   struct frame_format format;
   enum config_protocol protocol;
-  bool speaks_native; /* some reader may */
-  struct json_shape shape;
-  char *lines; /* JSON: room for one of each slot; else NULL */
+  bool speaks_native;                   /* some reader may */
+  struct line_shape *_Atomic shapes[2]; /* JSON: of frames that went through either stages (struct flow) */
+  struct line_shape *made;              /* all that there were: a result may wait for long */
+  char *lines;                          /* JSON: room for one of each slot; else NULL */
   /* The queue: results first to tail - 1, counted since the start; a change is one store to one of them. */
   struct result results[GPU_MAX_SLOTS];
   uint64_t first, tail;
@@ -192,9 +193,17 @@ static inline struct result *sink_result(struct sink *sink, uint64_t index) { re
 /* The reader sends the rest of a result from its own buffer, and is on none in the queue. */
 static inline bool reader_has_rest(const struct reader *reader) { return reader->rest_at < reader->rest_end; }
 
+/* What lines of JSON have in common, with labels of their own. */
+struct line_shape {
+  struct line_shape *next;
+  struct json_shape shape;
+  char *labels[];
+};
+
 /* -- lines.c: results as JSON ---------------------------------------------------------------------------------------------- */
 
 bool sink_make_lines(struct sink *sink, const struct sink_setup *setup, struct failure *failure);
+void sink_free_lines(struct sink *sink);
 void result_make_line(struct result *result);
 
 static inline char *result_line(const struct result *result) {

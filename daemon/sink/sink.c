@@ -90,7 +90,7 @@ struct sink *sink_new_reply(const struct sink_setup *setup, sink_gone *gone, voi
 struct sink *sink_free(struct sink *sink) {
   if (sink) {
     assert(!sink->readers && sink_count(sink) == 0 && !sink->rooms);
-    free(sink->lines);
+    sink_free_lines(sink);
   }
   return image_free(sink);
 }

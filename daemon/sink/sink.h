@@ -50,7 +50,7 @@ struct sink_setup {
   sink_listener *listener;
   void *context;
   const struct frame_format *input, *output;
-  const char *const *labels; /* of the classes in results, or NULL; they outlive the sink */
+  const char *const *labels; /* of the classes in results, or NULL */
   unsigned label_count;
 };
 
@@ -63,6 +63,10 @@ struct json_shape sink_line_shape(const struct config_pipeline *config, const st
 /* Before sink_adopt(): whether the sink is to a file, also if its path names something else by now. */
 void sink_be_file(struct sink *sink, bool is_file);
 struct sink *sink_free(struct sink *sink); /* after SINK_STOPPED, or if nothing was posted to it; returns NULL */
+
+/* Whether the sink has room for lines of JSON with these labels, which it copies: results of frames that go through `stages` (0
+ * or 1, see struct flow) have them from now on. Control loop, while no such frame is on the device. */
+bool sink_take_labels(struct sink *sink, unsigned stages, const char *const *labels, unsigned label_count);
 
 /* -- from the control loop -------------------------------------------------------------------------------------- */
 

@@ -162,15 +162,18 @@ static int take_same(struct codec *codec, int fd) {
 }
 
 void codec_pass_descriptor(struct codec *codec, int *fd) {
-  CODEC_PASS(codec, *fd);
+  bool is_named = codec->writing && codec->name_of && *fd >= 0;
+  int number = is_named ? codec->name_of(*fd) : *fd;
+  CODEC_PASS(codec, number);
   if (codec->writing) {
+    codec->broken |= number < 0 && *fd >= 0;
     if (*fd >= 0 && !codec->broken) {
       codec_map(codec, *fd, *fd);
     }
-  } else if (*fd < 0 || codec->broken) {
+  } else if (number < 0 || codec->broken) {
     *fd = -1;
   } else {
-    *fd = codec->same_descriptors ? take_same(codec, *fd) : codec_find(codec, *fd);
+    *fd = codec->same_descriptors ? take_same(codec, number) : codec_find(codec, number);
     codec->broken |= *fd < 0 && !codec->live;
     rights_refuse(*fd); /* the process before may not have asked */
   }

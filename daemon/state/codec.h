@@ -28,8 +28,9 @@ struct codec {
   size_t at;           /* read so far */
   struct codec_descriptor *descriptors;
   unsigned descriptor_count, descriptor_room;
-  bool same_descriptors; /* reading: they have the numbers that they had */
-  bool by_manager;       /* it lies with the service manager, which also passes descriptors of its own */
+  bool same_descriptors;  /* reading: they have the numbers that they had */
+  bool by_manager;        /* it lies with the service manager, which also passes descriptors of its own */
+  int (*name_of)(int fd); /* writing: by what descriptors are passed, -1 breaks it; NULL: by their numbers */
 };
 
 /* For writing. It may allocate as it grows; without memory it breaks. */

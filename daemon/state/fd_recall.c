@@ -157,6 +157,7 @@ bool fd_store_receive(struct codec *codec, struct failure *failure) {
     fd_store_find_listeners(&carried);
     codec_close_rest(&carried);
     codec_clear(&carried);
+    fd_table_forget_others();
   }
   drop_unknown();
   return whole;

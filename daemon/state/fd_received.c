@@ -10,7 +10,6 @@
 
 #include "daemon/base/systemd.h"
 #include "daemon/state/fd_front.h"
-#include "daemon/state/fd_table.h"
 #include "daemon/state/image.h"
 
 /* A process may be killed for what it receives: the last of so many processes in a row receives it, and the next one nothing.
@@ -18,7 +17,6 @@
 enum { MOST_TAKERS = 3 };
 
 static struct {
-  bool lies_there;
   uint64_t image;  /* when it was made, by which it lies in the store; 0: it does not */
   uint64_t takers; /* processes that had received it before this one */
 } received;
@@ -34,8 +32,7 @@ const char *fd_store_image_name(uint64_t born, char name[NAME]) {
 
 void fd_received_forget_image(void) {
   char name[NAME];
-  if (received.image > 0) {
-    systemd_forget(fd_store_image_name(received.image, name));
+  if (received.image > 0 && systemd_forget(fd_store_image_name(received.image, name))) {
     received.image = 0;
   }
 }
@@ -48,22 +45,12 @@ static bool write_takers(uint64_t takers) { return write_front(offsetof(struct f
 
 void fd_received_end(void) { write_front(offsetof(struct fd_store_heartbeat, last), 0); }
 
-void fd_store_release(void) {
-  write_front(offsetof(struct fd_store_front, state), 0);
-  if (received.lies_there) {
-    received.lies_there = false;
-    fd_table_forget_taken();
-  }
-}
+void fd_store_release(void) { write_front(offsetof(struct fd_store_front, state), 0); }
 
-void fd_store_repeat(void) {
-  received.lies_there = true;
-  write_takers(received.takers);
-}
+void fd_store_repeat(void) { write_takers(received.takers); }
 
 void fd_received_leave(bool of_use, uint64_t takers) {
   received.takers = takers;
-  received.lies_there = true;
   if (!of_use || takers + 1 >= MOST_TAKERS || !write_takers(takers + 1)) {
     fd_store_release();
   }

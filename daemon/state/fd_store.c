@@ -101,8 +101,7 @@ void fd_store_keep_state(const struct codec *codec, bool whole) {
     all = all && keep_image();
     all = put_state(all ? codec : NULL) && all;
   }
-  fd_table_forget_others();
-  keeper.unsaid = !all;
+  keeper.unsaid = !fd_table_forget_others() || !all;
 }
 
 void fd_store_try_again(void) {
@@ -185,10 +184,7 @@ void fd_store_withdraw(void) {
   fd_store_release();
   put_state(NULL);
   fd_table_forget_others();
-  if (keeper.image) {
-    systemd_forget(fd_store_image_name(image_born(), name));
-    keeper.image = false;
-  }
+  keeper.image = keeper.image && !systemd_forget(fd_store_image_name(image_born(), name));
 }
 
 void fd_store_end(void) {

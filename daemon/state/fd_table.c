@@ -8,76 +8,100 @@
 
 #include "daemon/base/systemd.h"
 
-#define CARRIED "d" /* the name there begins so, and ends with the number; short, since there are many */
+#define CARRIED "d" /* the name there begins so, and ends with the place; short, since there are many */
 
-enum { NAME = 64, FIRST_ROOM = 64, MOST = 1 << 24 };
+enum { NAME = 64, FIRST_ROOM = 64, MOST = 1 << 20 };
 
-/* A descriptor that lies there. Its number may mean another file by now. */
+/* A place in the table. */
 struct stored {
-  bool there, wanted;
+  int fd;     /* its number; -1: the place is free, or (`there`) is to be once the manager was told */
+  bool there; /* it lies there */
+  bool wanted;
   dev_t device;
   ino_t inode;
 };
 
 static struct {
-  struct stored *descriptors; /* by number */
-  unsigned room;
-  unsigned *taken; /* numbers that they had in the process before, under which they still lie there */
-  unsigned taken_count;
+  struct stored *stored;
+  unsigned count;
+  unsigned *places; /* by number: the place, and 1 more; 0: none */
+  unsigned numbers;
 } fd_table;
 
-static bool fd_table_grow(unsigned number) {
-  unsigned room = fd_table.room > 0 ? fd_table.room : FIRST_ROOM;
-  while (room <= number) {
+/* Makes room for so many; what is new is zero. */
+static bool fd_table_grow(void **items, unsigned *count, unsigned wanted, size_t size) {
+  unsigned room = *count > 0 ? *count : FIRST_ROOM;
+  while (room < wanted) {
     room *= 2;
   }
-  if (room == fd_table.room) {
-    return true;
-  }
-  struct stored *stored = realloc(fd_table.descriptors, room * sizeof *stored);
-  if (!stored) {
+  void *more = room == *count ? *items : wanted <= MOST ? realloc(*items, room * size) : NULL;
+  if (!more) {
     return false;
   }
-  memset(stored + fd_table.room, 0, (room - fd_table.room) * sizeof *stored);
-  fd_table.descriptors = stored;
-  fd_table.room = room;
+  memset((char *)more + *count * size, 0, (room - *count) * size);
+  *items = more;
+  *count = room;
   return true;
 }
 
-static void forget_name(unsigned number) {
-  char name[NAME];
-  snprintf(name, sizeof name, CARRIED "%u", number);
-  systemd_forget(name);
+static bool reach_place(unsigned place) {
+  unsigned before = fd_table.count;
+  void *stored = fd_table.stored;
+  bool there = place < before || fd_table_grow(&stored, &fd_table.count, place + 1, sizeof *fd_table.stored);
+  fd_table.stored = stored;
+  for (unsigned i = before; i < fd_table.count; i++) {
+    fd_table.stored[i].fd = -1;
+  }
+  return there;
 }
 
-static void fd_table_forget(unsigned number) {
-  forget_name(number);
-  fd_table.descriptors[number] = (struct stored){0};
+static bool reach_number(unsigned number) {
+  void *places = fd_table.places;
+  bool there = number < fd_table.numbers || fd_table_grow(&places, &fd_table.numbers, number + 1, sizeof *fd_table.places);
+  fd_table.places = places;
+  return there;
 }
 
-static bool fd_table_keep(int fd) {
-  char name[NAME];
+static bool put(unsigned place, int fd, const struct stat *status, bool there) {
+  if (!reach_number((unsigned)fd) || !reach_place(place)) {
+    return false;
+  }
+  fd_table.stored[place] = (struct stored){.fd = fd, .there = there, .device = status->st_dev, .inode = status->st_ino};
+  fd_table.places[fd] = place + 1;
+  return true;
+}
+
+static struct stored *stored_at(int fd) {
+  unsigned place = fd >= 0 && (unsigned)fd < fd_table.numbers ? fd_table.places[fd] : 0;
+  return place > 0 && fd_table.stored[place - 1].fd == fd ? &fd_table.stored[place - 1] : NULL;
+}
+
+/* The number means another file by now, or none. */
+static void let_go(struct stored *stored) {
+  fd_table.places[stored->fd] = 0;
+  stored->fd = -1;
+}
+
+static int place_of(int fd) {
   struct stat status;
-  unsigned number = (unsigned)fd;
-  if (fd < 0 || !fd_table_grow(number)) {
-    return false;
+  struct stored *stored = stored_at(fd);
+  bool is_open = fd >= 0 && fstat(fd, &status) == 0;
+  if (stored && is_open && stored->device == status.st_dev && stored->inode == status.st_ino) {
+    return (int)(stored - fd_table.stored);
   }
-  struct stored *stored = &fd_table.descriptors[number];
-  bool known = fstat(fd, &status) == 0;
-  if (stored->there && (!known || stored->device != status.st_dev || stored->inode != status.st_ino)) {
-    fd_table_forget(number); /* it may be another file's */
+  if (stored) {
+    let_go(stored);
   }
-  if (!known) {
-    return false;
+  unsigned place = 0;
+  while (place < fd_table.count && (fd_table.stored[place].fd >= 0 || fd_table.stored[place].there)) {
+    place++;
   }
-  if (!stored->there) {
-    snprintf(name, sizeof name, CARRIED "%u", number);
-    if (!systemd_keep(fd, name)) {
-      return false;
-    }
-  }
-  *stored = (struct stored){.there = true, .wanted = true, .device = status.st_dev, .inode = status.st_ino};
-  return true;
+  return is_open && put(place, fd, &status, false) ? (int)place : -1;
+}
+
+static const char *name_of(const struct stored *stored, char name[NAME]) {
+  snprintf(name, NAME, CARRIED "%u", (unsigned)(stored - fd_table.stored));
+  return name;
 }
 
 bool fd_table_is_listener(int fd) {
@@ -88,82 +112,94 @@ bool fd_table_is_listener(int fd) {
 
 static bool is_meant(int fd, bool listeners_only) { return !listeners_only || fd_table_is_listener(fd); }
 
+void fd_table_begin(struct codec *codec) {
+  codec_begin(codec);
+  codec->by_manager = true;
+  codec->name_of = place_of;
+}
+
 bool fd_table_all(const struct codec *codec, bool listeners_only) {
   bool all = true;
   for (unsigned i = 0; i < codec->descriptor_count; i++) {
-    if (is_meant(codec->descriptors[i].now, listeners_only)) {
-      all = fd_table_keep(codec->descriptors[i].now) && all;
+    char name[NAME];
+    int fd = codec->descriptors[i].now;
+    struct stored *stored = is_meant(fd, listeners_only) && place_of(fd) >= 0 ? stored_at(fd) : NULL;
+    if (stored) {
+      stored->there = stored->there || systemd_keep(fd, name_of(stored, name));
+      stored->wanted = true;
     }
+    all = all && (stored ? stored->there : !is_meant(fd, listeners_only));
   }
   return all;
 }
 
 void fd_table_make_room(const struct codec *codec, bool listeners_only, unsigned room) {
-  unsigned stale = 0, meant = 0;
+  unsigned needed = 0;
   for (unsigned i = 0; i < codec->descriptor_count; i++) {
-    unsigned number = (unsigned)codec->descriptors[i].now;
-    if (is_meant(codec->descriptors[i].now, listeners_only)) {
-      meant++;
-      if (number < fd_table.room) {
-        fd_table.descriptors[number].wanted = true;
+    int fd = codec->descriptors[i].now;
+    struct stored *stored = stored_at(fd);
+    if (is_meant(fd, listeners_only)) {
+      needed++;
+      if (stored) {
+        stored->wanted = true;
       }
     }
   }
-  for (unsigned i = 0; i < fd_table.room; i++) {
-    stale += fd_table.descriptors[i].there && !fd_table.descriptors[i].wanted;
+  for (unsigned i = 0; i < fd_table.count; i++) {
+    needed += fd_table.stored[i].there && !fd_table.stored[i].wanted;
   }
-  if (stale + meant > room) {
+  if (needed > room) {
     fd_table_forget_others();
   }
 }
 
-void fd_table_forget_others(void) {
-  for (unsigned i = 0; i < fd_table.room; i++) {
-    if (fd_table.descriptors[i].there && !fd_table.descriptors[i].wanted) {
-      fd_table_forget(i);
+bool fd_table_forget_others(void) {
+  bool all = true;
+  for (unsigned i = 0; i < fd_table.count; i++) {
+    struct stored *stored = &fd_table.stored[i];
+    char name[NAME];
+    if (!stored->wanted && stored->fd >= 0) {
+      let_go(stored);
     }
-    fd_table.descriptors[i].wanted = false;
+    if (!stored->wanted && stored->there) {
+      stored->there = !systemd_forget(name_of(stored, name));
+      all = all && !stored->there;
+    }
+    stored->wanted = false;
   }
+  return all;
 }
 
 void fd_table_pass(struct codec *codec) {
-  unsigned count = fd_table.room;
+  unsigned count = fd_table.count;
   CODEC_PASS(codec, count);
-  if (!codec->writing && (codec->broken || (count > 0 && (count > MOST || !fd_table_grow(count - 1))))) {
-    codec_break(codec);
-    return;
+  for (unsigned i = 0; i < count && !codec->broken; i++) {
+    struct stored stored = codec->writing ? fd_table.stored[i] : (struct stored){.fd = -1};
+    CODEC_PASS(codec, stored.fd);
+    CODEC_PASS(codec, stored.there);
+    CODEC_PASS(codec, stored.device);
+    CODEC_PASS(codec, stored.inode);
+    const struct stat status = {.st_dev = stored.device, .st_ino = stored.inode};
+    bool is_of_number = stored.fd >= 0 && stored.fd < MOST;
+    if (codec->writing || codec->broken) {
+      continue;
+    }
+    if (is_of_number ? !put(i, stored.fd, &status, stored.there) : !reach_place(i)) {
+      codec_break(codec);
+      return;
+    }
+    fd_table.stored[i].there = stored.there;
   }
-  for (unsigned i = 0; i < count; i++) {
-    CODEC_PASS(codec, fd_table.descriptors[i].there);
-    CODEC_PASS(codec, fd_table.descriptors[i].device);
-    CODEC_PASS(codec, fd_table.descriptors[i].inode);
-  }
-}
-
-static void note_taken(unsigned number) {
-  unsigned *taken = realloc(fd_table.taken, (fd_table.taken_count + 1) * sizeof *taken);
-  if (!taken) {
-    forget_name(number);
-    return;
-  }
-  fd_table.taken = taken;
-  fd_table.taken[fd_table.taken_count++] = number;
 }
 
 void fd_table_take(struct codec *codec) {
   char text[NAME];
   for (int fd = systemd_take_kept(CARRIED, text, sizeof text); fd >= 0; fd = systemd_take_kept(CARRIED, text, sizeof text)) {
-    long number = strtol(text, NULL, 10);
-    codec_map(codec, (int)number, fd);
-    note_taken((unsigned)number);
+    struct stat status;
+    unsigned place = (unsigned)strtoul(text, NULL, 10);
+    if (place < MOST && fstat(fd, &status) == 0) {
+      put(place, fd, &status, true);
+    }
+    codec_map(codec, (int)place, fd);
   }
-}
-
-void fd_table_forget_taken(void) {
-  for (unsigned i = 0; i < fd_table.taken_count; i++) {
-    forget_name(fd_table.taken[i]);
-  }
-  free(fd_table.taken);
-  fd_table.taken = NULL;
-  fd_table.taken_count = 0;
 }

@@ -1,36 +1,33 @@
 /*
  * Models as the rest of the program has them: opened, held, asked; see model.h.
  *
- * The models that are open are in one list, by what was asked for and by the file as it was then, so that whoever asks for the
+ * The models that are open are in one list, by what was asked for and by what is in its files, so that whoever asks for the
  * same gets the same one: its weights are in memory once.
  */
 #include "gpu/cpu/host.h"
 #include "gpu/model/private.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, and of opening */
 static struct model *models;
 
 /* -- the list ----------------------------------------------------------------------------------------------------------- */
 
-/* What was asked for, and which file that is now; for the caller to free. NULL: there is no memory. */
-static char *write_key(const struct model_settings *settings) {
+/* What was asked for, and what is in its files, for the caller to free. NULL: there is no memory. */
+static char *write_key(const struct model_settings *settings, uint64_t hash) {
   char *key = NULL;
   size_t length;
-  struct stat file = {0};
   FILE *out = open_memstream(&key, &length);
   if (!out) {
     return NULL;
   }
-  (void)stat(settings->file, &file); /* what is wrong with it is said when it is opened */
-  fprintf(out, "%ju %ju %jd %jd.%09ld %u %zu %d", (uintmax_t)file.st_dev, (uintmax_t)file.st_ino, (intmax_t)file.st_size,
-          (intmax_t)file.st_mtim.tv_sec, file.st_mtim.tv_nsec, settings->instances, settings->memory, (int)settings->precision);
+  fprintf(out, "%016" PRIx64 " %u %zu %d", hash, settings->instances, settings->memory, (int)settings->precision);
   for (unsigned i = 0; i < settings->shape_count; i++) {
     fprintf(out, " %s", settings->shapes[i].input);
     for (unsigned k = 0; k < settings->shapes[i].rank; k++) {
@@ -73,23 +70,17 @@ static void settle(struct model *model, const struct model_settings *settings) {
   model->precision = settings->precision;
 }
 
-static bool fill(struct model *model, const struct model_settings *settings, struct gpu_error *error) {
-  struct model_bytes bytes;
-  struct onnx_file file;
-  if (!model_bytes_read(model->path, &bytes, &file, error)) {
-    return false;
-  }
-  model->ir_version = file.ir_version;
-  model->opset = file.opset;
-  model->weight_bytes = file.weight_bytes;
-  model->single_bytes = file.single_bytes;
-  model->nodes = file.nodes;
-  model->hash = bytes.hash;
+static bool fill(struct model *model, const struct model_settings *settings, const struct model_bytes *bytes,
+                 const struct onnx_file *file, struct gpu_error *error) {
+  model->ir_version = file->ir_version;
+  model->opset = file->opset;
+  model->weight_bytes = file->weight_bytes;
+  model->single_bytes = file->single_bytes;
+  model->nodes = file->nodes;
+  model->hash = bytes->hash;
   memcpy(model->parts.magic, PARTS_MAGIC, sizeof model->parts.magic);
-  bool good = signature_read_input(model, &file, settings, error) && (model->runtime = onnxruntime_load(error)) &&
-              session_open(model, &bytes, &file, error);
-  model_bytes_free(&bytes);
-  return good;
+  return signature_read_input(model, file, settings, error) && (model->runtime = onnxruntime_load(error)) &&
+         session_open(model, bytes, file, error);
 }
 
 static void free_model(struct model *model) {
@@ -100,7 +91,8 @@ static void free_model(struct model *model) {
 }
 
 /* Takes the key over. */
-static struct model *make(const struct model_settings *settings, char *key, struct gpu_error *error) {
+static struct model *make(const struct model_settings *settings, char *key, const struct model_bytes *bytes,
+                          const struct onnx_file *file, struct gpu_error *error) {
   struct model *model = calloc(1, sizeof *model);
   char *path = strdup(settings->file);
   if (!model || !path) {
@@ -114,7 +106,7 @@ static struct model *make(const struct model_settings *settings, char *key, stru
   model->key = key;
   model->path = path;
   settle(model, settings);
-  if (!fill(model, settings, error)) {
+  if (!fill(model, settings, bytes, file, error)) {
     free_model(model);
     return NULL;
   }
@@ -123,17 +115,29 @@ static struct model *make(const struct model_settings *settings, char *key, stru
   return model;
 }
 
-struct model *model_open(const struct model_settings *settings, struct gpu_error *error) {
-  pthread_mutex_lock(&lock);
-  char *key = write_key(settings);
+static struct model *find_or_make(const struct model_settings *settings, const struct model_bytes *bytes,
+                                  const struct onnx_file *file, struct gpu_error *error) {
+  char *key = write_key(settings, bytes->hash);
   struct model *model = key ? find(key) : NULL;
   if (model) {
     model->holders++;
     free(key);
   } else if (key) {
-    model = make(settings, key, error);
+    model = make(settings, key, bytes, file, error);
   } else {
     gpu_error_set(error, ENOMEM, NULL, "no memory for a model");
+  }
+  return model;
+}
+
+struct model *model_open(const struct model_settings *settings, struct gpu_error *error) {
+  struct model_bytes bytes;
+  struct onnx_file file;
+  struct model *model = NULL;
+  pthread_mutex_lock(&lock);
+  if (model_bytes_read(settings->file, &bytes, &file, error)) {
+    model = find_or_make(settings, &bytes, &file, error);
+    model_bytes_free(&bytes);
   }
   pthread_mutex_unlock(&lock);
   return model;

@@ -3,8 +3,8 @@
  *
  * model_open() reads the file once, as a stranger's: regular files only, of a bounded size, and the files of weights beside it
  * from its own folder alone. What ONNX Runtime gets are these bytes. A model may be run by several threads at once. Whoever
- * asks for the same file with the same settings while it is open gets the same model; a file that was replaced is another
- * one. It lives until everybody who holds it has let go.
+ * asks for the same file with the same settings while it is open gets the same model; once there is something else in the file
+ * or in one beside it, that is another one. It lives until everybody who holds it has let go.
  */
 #ifndef FRAMED_GPU_MODEL_MODEL_H
 #define FRAMED_GPU_MODEL_MODEL_H

@@ -7,7 +7,7 @@ _framectl_pipelines() {
 
 _framectl() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" words="" i
-  local commands="status health watch metrics top reload upgrade drain pause resume record check push pull trace plan doctor models stages try replay repair"
+  local commands="status health watch metrics top reload upgrade device drain pause resume record check push pull trace plan doctor models stages try replay repair"
   local -a socket=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
@@ -26,6 +26,7 @@ _framectl() {
     "") words="$commands help --json --version" ;;
     help) words=$commands ;;
     status | doctor | drain | pause | resume | record) words="--json" ;;
+    device) words="--json drain resume" ;;
     health | watch | reload | upgrade) words="--json" ;;
     check) if [[ $word != -* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     push) words="--shm --force" ;;

@@ -21,7 +21,7 @@ _framectl() {
     '(- *)--version[print the version]' \
     '1:command:((status\:"the state of all pipelines, or of one" health\:"whether all is well"
       watch\:"a line whenever health changes" metrics\:"metrics as Prometheus reads them" top\:"a live table" reload\:"read the configuration again"
-      upgrade\:"have the installed program take over" drain\:"finish what is in flight, take nothing new"
+      upgrade\:"have the installed program take over" device\:"free a GPU, or bring it back" drain\:"finish what is in flight, take nothing new"
       pause\:"take no frames until resume" resume\:"take frames again" check\:"check a configuration file"
       push\:"send standard input to a pipeline" pull\:"write results to standard output"
       trace\:"record when each frame was where" plan\:"say what slots would win" doctor\:"say what could be better"
@@ -31,8 +31,9 @@ _framectl() {
   [[ $state == argument ]] || return
   socket=${opt_args[-s]:-${opt_args[--socket]}}
   case $line[1] in
-    help) compadd status health watch metrics top reload upgrade drain pause resume record check push pull trace plan doctor models stages try replay repair ;;
+    help) compadd status health watch metrics top reload upgrade device drain pause resume record check push pull trace plan doctor models stages try replay repair ;;
     status|doctor|drain|pause|resume|record) _arguments $always $json '1:pipeline:_framectl_pipelines' ;;
+    device) _arguments $always $json '1:number:' '2:action:(drain resume)' ;;
     top) _arguments $always '1:pipeline:_framectl_pipelines' ;;
     health|watch|reload|upgrade) _arguments $always $json ;;
     metrics) _arguments $always ;;

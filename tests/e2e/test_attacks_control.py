@@ -148,7 +148,8 @@ def test_a_file_passes_from_one_pipeline_to_the_next_without_a_torn_result(place
 
     def entry(offset):
         return {"cam0": pipeline({"dtype": "uint8", "shape": [size]}, stages=[{"affine": {"scale": 1.0, "offset": offset}}],
-                                 source={"file": str(source), "loop": True}, sink={"file": str(place / "out")}, slots=2)}
+                                 source={"file": str(source), "loop": True}, sink={"file": str(place / "out")},
+                                 slots=2 + offset % 2)}
 
     keys = {"drain_timeout": "0s", "gpu": {"backend": "cpu", "timeout": "60s"}}
     with Daemon(place, entry(0), **keys) as daemon:
@@ -200,7 +201,7 @@ def test_the_reader_of_a_fifo_may_come_to_its_end_late(place):
 
 def y4m_into(fifo, offset):
     return {"cam0": pipeline({"pixels": "gray", "width": 64, "height": 32}, sink={"file": str(fifo), "protocol": "y4m"},
-                             stages=[{"affine": {"scale": 1.0, "offset": offset}}])}
+                             stages=[{"affine": {"scale": 1.0, "offset": offset}}], slots=2 + offset % 2)}
 
 
 def send_five(daemon):

@@ -13,7 +13,7 @@ if not FOLDER.exists():
     pytest.skip("the portable folder has no completions", allow_module_level=True)
 pytestmark = [pytest.mark.host, pytest.mark.plain]
 
-COMMANDS = {"framectl": "status health watch metrics top reload upgrade drain pause resume check push pull trace plan doctor models stages try"
+COMMANDS = {"framectl": "status health watch metrics top reload upgrade device drain pause resume check push pull trace plan doctor models stages try"
                         " record replay repair".split(),
             "framebench": "limits overlap stages model daemon transport load report".split()}
 ALWAYS = {"framectl": {"-s", "--socket", "-h", "--help"}, "framebench": {"--help"}}

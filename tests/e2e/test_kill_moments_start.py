@@ -124,7 +124,7 @@ def test_what_the_manager_was_not_told_to_forget_is_not_taken_for_what_lies_ther
             assert all(reader.read(SIZE) == whole(number, SIZE).tobytes() for reader, _ in ends)
             settle(daemon)
 
-        for at in range(1, 32, 3):
+        for at in itertools.count(1):
             move()
             leave(store, daemon, orderly)
             word = Injection(place, "sendmsg", at=at, error=errno.ENOBUFS)
@@ -134,11 +134,12 @@ def test_what_the_manager_was_not_told_to_forget_is_not_taken_for_what_lies_ther
             number += 1
             move()
             wait_until(lambda: store.noted(), lambda: f"what was refused is kept later: {store.names}")
-            assert word.happened
             store.end(daemon)
             goes_on(store, daemon)
             number += 1
-        assert "anew" not in daemon.log and connections(daemon) == 0
+            if not word.happened:
+                break
+        assert at > 3 and "anew" not in daemon.log and connections(daemon) == 0
         for client in itertools.chain(*ends):
             client.close()
 
@@ -166,7 +167,7 @@ def test_a_torn_file_is_known_although_the_manager_was_not_told_something(place,
                 wait_until(lambda: any(place_of(image, JOURNAL) for image in store.named("framed-image-")), "it is told later")
             if not word.happened:
                 break
-        assert at > 10
+        assert at > 3
 
 
 def upgrade(daemon):
@@ -187,8 +188,8 @@ def upgrade(daemon):
 
 @pytest.mark.host  # a device is opened with variables, too
 @pytest.mark.takes(60)
-def test_no_program_takes_over_without_word_of_what_is_to_be_forgotten(place):
-    """It would take what lies there for what it has put there itself. With memory for that word it takes over."""
+def test_no_program_takes_over_without_word_of_what_it_is_left(place):
+    """Of which some is still to be forgotten by a manager that has gone. With memory for that word it takes over."""
     for at in itertools.count(1):
         folder = place / f"{at}"
         folder.mkdir()
@@ -209,4 +210,4 @@ def test_no_program_takes_over_without_word_of_what_is_to_be_forgotten(place):
                 assert reader.read(SIZE) == whole(0, SIZE).tobytes()
         if took_over:
             break
-    assert at > 2, "what is to be forgotten is one, and the state another"
+    assert at > 1, "what it is left is one"

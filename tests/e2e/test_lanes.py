@@ -117,7 +117,7 @@ def test_a_reload_that_cuts_waiting_results_off(place, lanes):
             producer.wait_read()
             daemon.wait_view("it waits for a reader", lambda view: view["waiting"] == "reader")
             for stages in ([SCALE], [], [SCALE]):
-                daemon.write({"cam0": pipeline(FORMAT, stages=stages)}, lanes=lanes, drain_timeout="200ms")
+                daemon.write({"cam0": pipeline(FORMAT, stages=stages, slots=3 if stages else 2)}, lanes=lanes, drain_timeout="200ms")
                 code, answer = daemon.post("/v1/reload")
                 assert code == 200 and answer["changed"] == ["cam0"], answer
         daemon.wait_log("shutdown 2")

@@ -5,14 +5,15 @@ the file that FRAMED_FAULT_DEVICES names, and none of these can be opened.
 """
 
 import itertools
-import os
 import signal
+import subprocess
 import threading
 
 import numpy as np
 import pytest
 
-from harness import BACKEND, Background, Client, Daemon, numbered, pipeline, wait_until
+from harness import BACKEND, FRAMECTL, Background, Client, Daemon, limit, numbered, pipeline, wait_until
+from harness.daemon import environment
 
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -165,6 +166,23 @@ def test_a_device_is_drained_and_comes_back(place):
             assert daemon.process.pid == process and daemon.last["handovers"]["device"] == 2
         count = sum(traffic.counts)
         daemon.account(came=count, emitted=count)
+
+
+def test_framectl_waits_until_it_is_done(place):
+    def device(*words):
+        done = subprocess.run([FRAMECTL, "-s", place / "status.sock", "device", *words], capture_output=True, text=True,
+                              env=environment(), timeout=limit(30), check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    with Many(place, {"cam0": talking(clients=2), "cam1": pipeline(FORMAT, device=0)}, count=2) as daemon:
+        assert device("1", "drain") == (0, "device 1 is drained\n")
+        assert daemon.status()["devices"]["1"]["state"] == "drained"
+        assert device("1", "resume") == (0, "device 1 is open\n")
+        assert daemon.status()["pipelines"]["cam0"]["devices"] == [0, 1]
+        code, said = device("0", "drain")
+        assert code == 1 and "'cam1' has no other device" in said, said
+        code, said = device("1", "free")
+        assert code == 64 and "framectl device 1 drain" in said, said
 
 
 def test_a_device_that_somebody_needs_is_not_drained(place):

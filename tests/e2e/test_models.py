@@ -9,7 +9,7 @@ import pytest
 
 from harness import Daemon, pipeline, run_framed
 from harness.daemon import ROOT
-from harness.waiting import Background, wait_until
+from harness.waiting import wait_until
 
 LIBRARY = os.environ.get("FRAMED_ONNXRUNTIME", ROOT / "build/onnxruntime")
 needs_library = pytest.mark.skipif(not pathlib.Path(LIBRARY).exists(), reason="ONNX Runtime is not there: tools/setup.sh check")
@@ -143,41 +143,6 @@ def test_a_pipeline_that_comes_shares_the_model_that_runs(place):
         daemon.command("/v1/reload")
         computes(daemon, "cam1", 2)
         assert daemon.log.count("model line is open") == 1
-
-
-def send_until_the_end(producer):
-    frame = np.ones(SIZE, np.float32).tobytes()
-    try:
-        while True:
-            producer.send(frame)
-    except (BrokenPipeError, ConnectionResetError):
-        pass
-
-
-def take_until_the_end(reader):
-    frames = 0
-    try:
-        while True:
-            assert (np.frombuffer(reader.read(4 * SIZE), np.float32) == 3).all(), "of another model"
-            frames += 1
-    except EOFError:
-        return frames
-
-
-@needs_library
-def test_under_load_every_frame_that_came_in_is_of_the_old_model(place):
-    models = {"line": {"file": str(model_file(place))}}
-    with Daemon(place, {"cam0": runs(slots=3)}, models=models, env=WITH) as daemon:
-        with daemon.reader() as reader, daemon.producer() as producer:
-            sending, taking = Background(send_until_the_end, producer), Background(take_until_the_end, reader)
-            daemon.wait_view("frames pass", lambda view: view["frames"]["emitted"] > 100)
-            model_file(place, factor=4.0)
-            daemon.command("/v1/reload")
-            sending.join()
-            taken = taking.join()
-        account = daemon.final_account()
-        assert account == {"in": taken, "emitted": taken}
-        computes(daemon, "cam0", 4)
 
 
 @needs_library

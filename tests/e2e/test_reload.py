@@ -172,8 +172,8 @@ def test_a_changed_pipeline_keeps_its_sockets(place):
         paths = [place / "cam0.sock", place / "cam0.out.sock"]
         before = [os.stat(path).st_ino for path in paths]
         passes(daemon, "cam0", lambda frames: frames)
-        code, answer = reload_with(daemon, {"cam0": pipeline(GRAY, stages=[INVERT])})
-        assert (code, answer["changed"]) == (200, ["cam0"])
+        code, answer = reload_with(daemon, {"cam0": pipeline(GRAY, slots=3, stages=[INVERT])})
+        assert (code, answer["changed"], answer["in_place"]) == (200, ["cam0"], [])
         assert [os.stat(path).st_ino for path in paths] == before
         passes(daemon, "cam0", lambda frames: 255 - frames)
 
@@ -207,7 +207,7 @@ def test_frames_in_flight_are_finished_before_the_change(place):
         with daemon.reader() as reader, daemon.producer() as producer:
             producer.send(frames.tobytes())
             np.testing.assert_array_equal(reader.frames(1, SIZE), 255 - frames[:1])
-            assert reload_with(daemon, {"cam0": pipeline(GRAY)})[0] == 200
+            assert reload_with(daemon, {"cam0": pipeline(GRAY, slots=3)})[0] == 200
             rest = np.frombuffer(reader.rest(), np.uint8).reshape(-1, SIZE)
             np.testing.assert_array_equal(rest, 255 - frames[1:1 + len(rest)])
         passes(daemon, "cam0", lambda frames: frames)
@@ -260,7 +260,7 @@ def test_keys_that_need_a_restart_are_named(place):
 def test_a_paused_pipeline_that_changes_runs_again(place):
     with Daemon(place, {"cam0": pipeline(GRAY)}) as daemon:
         daemon.command("/v1/pipelines/cam0/pause")
-        assert reload_with(daemon, {"cam0": pipeline(GRAY, stages=[INVERT])})[0] == 200
+        assert reload_with(daemon, {"cam0": pipeline(GRAY, slots=3, stages=[INVERT])})[0] == 200
         assert daemon.view()["state"] == "running"
         passes(daemon, "cam0", lambda frames: 255 - frames)
 
@@ -270,7 +270,7 @@ def test_sigterm_during_a_reload_ends_the_daemon(place):
     with Daemon(place, {"cam0": pipeline(GRAY)}, drain_timeout="4s") as daemon, daemon.producer() as producer:
         producer.send(bytes(100))
         daemon.wait_view("half a frame has come", lambda view: view["frames"]["in"] == 1)
-        daemon.write({"cam0": pipeline(GRAY, stages=[INVERT])}, drain_timeout="60s")
+        daemon.write({"cam0": pipeline(GRAY, slots=3)}, drain_timeout="60s")
         daemon.signal(signal.SIGHUP)
         daemon.wait_view("the pipeline waits for the frame", lambda view: view["state"] == "stopping")
         daemon.signal(signal.SIGTERM)

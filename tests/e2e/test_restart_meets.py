@@ -23,7 +23,8 @@ FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 
 
 def shifted(offset, **keys):
-    return pipeline(FORMAT, stages=[{"affine": {"scale": 1.0, "offset": offset}}], **keys)
+    """More than the stages differ from that of another offset, so that a reload replaces the pipeline."""
+    return pipeline(FORMAT, stages=[{"affine": {"scale": 1.0, "offset": offset}}], spin_for=f"{200 + offset}us", **keys)
 
 
 def prepared(store, daemon, call, at, **what):

@@ -103,6 +103,11 @@ static const struct command {
     {"pause", "PIPELINE", TAKES(OPTION_JSON), "stop taking frames",
      "Answers as soon as no frame begins any more. `framectl resume PIPELINE` ends it.", command_pause},
     {"resume", "PIPELINE", TAKES(OPTION_JSON), "take frames again", "Ends pause and drain.", command_resume},
+    {"device", "N ACTION...", TAKES(OPTION_JSON), "free a GPU for other work, or bring it back",
+     "  drain    its sessions move to the other devices of their pipelines, with every frame and connection, and nothing of\n"
+     "           the daemon is left on it; refused where a pipeline has no other one\n"
+     "  resume   brings it back, also one that was left out since it failed for good; sessions are placed anew",
+     command_device},
     {"record", "PIPELINE", TAKES(OPTION_JSON), "record what comes in around this moment",
      "Of a pipeline with `record` and when: event or boxes, as if something had been seen now: frames of `before`, as far as\n"
      "they are in memory, and those that come within `after`.",
@@ -212,7 +217,7 @@ static void print_help(void) {
   printf("  %-18s  %s\n", "help [COMMAND]", "say what a command does, or this");
   printf("\n"
          "  -s, --socket SOCKET  the daemon's status socket (default: $FRAMED_SOCKET, or " DEFAULT_SOCKET ")\n"
-         "  --json               print JSON: status, health, reload, upgrade, drain, pause, resume, plan,\n"
+         "  --json               print JSON: status, health, reload, upgrade, device, drain, pause, resume, plan,\n"
          "                       doctor\n"
          "  -h, --help           this, or with a command what it does\n"
          "  --version            print the version\n\n"

@@ -53,9 +53,26 @@ static const char *loader_says(const char *path) {
   return begins ? why + length + 2 : why ? why : "for an unknown reason";
 }
 
+/* The same file by a name that nothing was loaded by: the loader takes another file of the same name for the one that it has,
+ * and finds out by itself that it has the same one by another name. */
+static void rename_path(char *path, size_t size) {
+  static _Atomic unsigned times;
+  const char *slash = strrchr(path, '/');
+  const size_t before = (size_t)(slash - path);
+  char copy[4096];
+  snprintf(copy, sizeof copy, "%s", path);
+  size_t length = before;
+  for (unsigned number = ++times; number > 0 && length + 2 < size; number /= 2) {
+    length += (size_t)snprintf(path + length, size - length, number % 2 ? "/." : "/");
+  }
+  snprintf(path + length, size - length, "%s", copy + before);
+}
+
 static bool open_file(struct stage_plan *plan, struct library *library, const char *file, char problem[STAGE_TEXT]) {
   char path[4096];
-  library->handle = dlopen(library_path(file, path, sizeof path), RTLD_NOW | RTLD_LOCAL);
+  library_path(file, path, sizeof path);
+  rename_path(path, sizeof path);
+  library->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library->handle) {
     return true;
   }

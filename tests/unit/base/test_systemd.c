@@ -101,18 +101,6 @@ START_TEST(no_more_descriptors_are_kept_than_can_be_named) {
 }
 END_TEST
 
-/* Nothing is added any more, and what goes is said all the same. */
-START_TEST(what_is_to_be_forgotten_is_said_at_once_although_other_names_are_lost) {
-  setenv("FDSTORE", "100", 1);
-  setenv("FRAMED_UNKNOWN", "1", 1);
-  systemd_forget("roster-1");
-  ck_assert_str_eq(notification(), "FDSTOREREMOVE=1\nFDNAME=framed-roster-1");
-  ck_assert(!systemd_keep(STDERR_FILENO, "roster-2"));
-  unsetenv("FRAMED_UNKNOWN");
-  unsetenv("FDSTORE");
-}
-END_TEST
-
 START_TEST(the_watchdog_interval_is_ours_only) {
   char pid[16];
   snprintf(pid, sizeof pid, "%d", (int)getpid());
@@ -342,7 +330,6 @@ Suite *systemd_suite(void) {
   tcase_add_test(notify, a_status_cannot_add_assignments);
   tcase_add_test(notify, without_systemd_nothing_happens);
   tcase_add_test(notify, no_more_descriptors_are_kept_than_can_be_named);
-  tcase_add_test(notify, what_is_to_be_forgotten_is_said_at_once_although_other_names_are_lost);
   tcase_add_test(notify, the_watchdog_interval_is_ours_only);
   tcase_add_test(notify, the_journal_is_recognised_by_device_and_inode);
   suite_add_tcase(suite, notify);

@@ -27,6 +27,22 @@ START_TEST(pipelines_are_told_apart_by_name_and_text) {
 }
 END_TEST
 
+START_TEST(stages_alone_are_a_change_of_their_own) {
+  struct config_pipeline before[] = {pipeline("stages", "a"), pipeline("all", "b"), pipeline("same", "c")};
+  struct config_pipeline after[] = {pipeline("stages", "A"), pipeline("all", "B"), pipeline("same", "c")};
+  const struct config old = {.pipelines = before, .pipeline_count = 3};
+  const struct config new = {.pipelines = after, .pipeline_count = 3};
+  struct diff diff;
+  before[0].ends = after[0].ends = before[1].ends = before[2].ends = after[2].ends = (char *)"x";
+  after[1].ends = (char *)"y";
+  ck_assert(config_diff_make(&diff, &old, &new));
+  ck_assert_int_eq(diff.now[0].change, CHANGE_STAGES);
+  ck_assert_int_eq(diff.now[1].change, CHANGE_CHANGED);
+  ck_assert_int_eq(diff.now[2].change, CHANGE_NONE);
+  config_diff_clear(&diff);
+}
+END_TEST
+
 START_TEST(from_nothing_and_to_nothing) {
   struct config_pipeline one[] = {pipeline("cam0", "a")};
   const struct config empty = {0};
@@ -86,6 +102,7 @@ Suite *config_diff_suite(void) {
   Suite *suite = suite_create("config_diff");
   TCase *all = tcase_create("all");
   tcase_add_test(all, pipelines_are_told_apart_by_name_and_text);
+  tcase_add_test(all, stages_alone_are_a_change_of_their_own);
   tcase_add_test(all, from_nothing_and_to_nothing);
   tcase_add_test(all, keys_that_need_a_restart_are_named);
   tcase_add_test(all, a_short_buffer_is_never_overrun);

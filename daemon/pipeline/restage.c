@@ -1,0 +1,70 @@
+/*
+ * A pipeline goes on with other stages that take and give the same frames: nobody is disconnected, and no frame is lost. Its
+ * sessions get programs of a new chain; everything else stays, and so does the configuration of the ends.
+ */
+#include "daemon/base/formats.h"
+#include "daemon/pipeline/private.h"
+
+/* What whoever sends and reads would see of them. */
+static bool same_ends(const struct gpu_chain *one, const struct gpu_chain *other) {
+  const struct frame_format *output = gpu_chain_output(one), *other_output = gpu_chain_output(other);
+  return format_equal(gpu_chain_input(one), gpu_chain_input(other)) && format_equal(output, other_output) &&
+         output->meaning == other_output->meaning;
+}
+
+/* One that could not start, takes no more frames since they break the device, or stops, begins anew instead. */
+static bool may_go_on(const struct pipeline *pipeline) {
+  return pipeline->state >= PIPELINE_RUNNING && pipeline->state <= PIPELINE_DRAINED;
+}
+
+bool pipeline_begin_restage(struct pipeline *pipeline, const struct config_pipeline *config) {
+  struct gpu_error error = {.stage = -1};
+  struct gpu_chain *chain = may_go_on(pipeline) ? formats_chain(config, &error) : NULL;
+  if (!chain || !same_ends(pipeline->chain, chain) || !inputs_take_labels(pipeline->inputs, chain)) {
+    gpu_chain_free(chain);
+    return false;
+  }
+  pipeline->restage = (struct restage){.config = config, .chain = chain};
+  return true;
+}
+
+bool pipeline_may_restage(struct pipeline *pipeline) { return inputs_freeze(pipeline->inputs); }
+
+bool pipeline_prepare_restage(struct pipeline *pipeline, struct failure *failure) {
+  return inputs_prepare_stages(pipeline->inputs, pipeline->restage.chain, failure);
+}
+
+void pipeline_restage(struct pipeline *pipeline) {
+  struct restage *restage = &pipeline->restage;
+  restage->ordered = may_go_on(pipeline); /* or it was stopped meanwhile */
+  restage->done = !restage->ordered;
+  if (restage->ordered) {
+    inputs_change_stages(pipeline->inputs);
+  }
+}
+
+bool pipeline_is_restaged(const struct pipeline *pipeline) { return pipeline->restage.done; }
+
+/* What status says of the pipeline is of the other chain from now on; the old one stays until nobody may run it. */
+void pipeline_on_changed(struct pipeline *pipeline) {
+  struct gpu_chain *old = pipeline->chain;
+  pipeline->chain = pipeline->restage.chain;
+  pipeline->restage.chain = old;
+  pipeline->stages_config = pipeline->restage.config;
+  pipeline->restage.done = true;
+}
+
+void pipeline_release_restage(struct pipeline *pipeline) {
+  if (pipeline->inputs) {
+    inputs_drop_stages(pipeline->inputs);
+  }
+  pipeline->restage.chain = gpu_chain_free(pipeline->restage.chain);
+}
+
+void pipeline_end_restage(struct pipeline *pipeline) {
+  if (pipeline->inputs) {
+    inputs_thaw(pipeline->inputs);
+  }
+  pipeline->restage.chain = gpu_chain_free(pipeline->restage.chain);
+  pipeline->restage.config = NULL;
+}
