@@ -25,7 +25,7 @@ static void record_times(struct flow *flow, struct slot *slot, int64_t now) {
 /* The result of a frame that a stage could not compute is none. */
 static void drop_refused(struct flow *flow, struct slot *slot, const char *why, int64_t now) {
   flow->refused = true;
-  flow->refused_sequence = slot->frame.sequence;
+  flow->refused_frame = frame_name(&slot->frame);
   snprintf(flow->refusal, sizeof flow->refusal, "%s", why);
   flow_drop(flow, slot, FATE_INVALID, now);
 }

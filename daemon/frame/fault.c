@@ -45,8 +45,8 @@ const char *fault_describe(const struct fault *fault, char text[FAULT_TEXT]) {
   append(text, FAULT_TEXT, "%s", fault->error.text);
   describe_frames(fault, " to ", frames, sizeof frames);
   if (fault->frames > 0) {
-    append(text, FAULT_TEXT, "; frame%s %s %s on the device", fault->frames > 1 ? "s" : "", frames,
-           fault->frames > 1 ? "were" : "was");
+    append(text, FAULT_TEXT, "; frame%s %s of epoch %" PRIu64 " %s on the device", fault->frames > 1 ? "s" : "", frames,
+           fault->epoch, fault->frames > 1 ? "were" : "was");
     if (fault->stages[0]) {
       append(text, FAULT_TEXT, " (stage%s %s)", strchr(fault->stages, ',') ? "s" : "", fault->stages);
     }
@@ -58,16 +58,17 @@ const char *fault_describe(const struct fault *fault, char text[FAULT_TEXT]) {
 }
 
 void fault_log(const struct fault *fault, const char *outcome) {
-  char text[FAULT_TEXT], sequence[64], device[16] = "";
+  char text[FAULT_TEXT], sequence[64], epoch[24] = "", device[16] = "";
   describe_frames(fault, "-", sequence, sizeof sequence);
   if (fault->device != NO_DEVICE) {
     snprintf(device, sizeof device, "%u", fault->device);
   }
-  const struct log_field fields[] = {{"ERROR", fault->error.text},
-                                     {"DEVICE", device},
-                                     {"STAGE", fault->frames > 0 ? fault->stages : ""},
-                                     {"SEQUENCE", sequence},
-                                     {NULL, NULL}};
+  if (fault->frames > 0) {
+    snprintf(epoch, sizeof epoch, "%" PRIu64, fault->epoch);
+  }
+  const struct log_field fields[] = {
+      {"ERROR", fault->error.text}, {"DEVICE", device}, {"STAGE", fault->frames > 0 ? fault->stages : ""},
+      {"SEQUENCE", sequence},       {"EPOCH", epoch},   {NULL, NULL}};
   log_event_with(LOG_GPU_FAULT, fault->pipeline, fields, "the GPU failed, and %s: %s%s%s", outcome, fault_describe(fault, text),
                  fault->error.remedy[0] ? "; " : "", fault->error.remedy);
 }

@@ -18,10 +18,10 @@ struct fault {
   unsigned device;      /* or NO_DEVICE: it is not known */
   const char *pipeline; /* one of whose sessions saw it, or NULL: the daemon's own check-up did */
   struct gpu_error error;
-  unsigned frames;         /* of that session on the device, */
-  uint64_t first, last;    /* their sequence numbers, */
-  char stages[FAULT_LIST]; /* and "convert, motion", of its chain */
-  char others[FAULT_LIST]; /* "3 of cam1, 1 of cam2": other frames on the device */
+  unsigned frames;             /* of that session on the device, */
+  uint64_t epoch, first, last; /* their names: the epoch of the first, and the numbers, */
+  char stages[FAULT_LIST];     /* and "convert, motion", of its chain */
+  char others[FAULT_LIST];     /* "3 of cam1, 1 of cam2": other frames on the device */
 };
 
 /* Seen by the check-up. */
@@ -30,7 +30,7 @@ void fault_of_device(struct fault *fault, unsigned device, const char *text);
 void fault_add_stage(struct fault *fault, const char *name);
 void fault_add_others(struct fault *fault, uint64_t frames, const char *pipeline);
 
-/* "ERROR; frames 20 to 21 were on the device (stages convert, motion), and 3 of cam1". Returns `text`. */
+/* "ERROR; frames 20 to 21 of epoch 1764 were on the device (stages convert, motion), and 3 of cam1". Returns `text`. */
 const char *fault_describe(const struct fault *fault, char text[FAULT_TEXT]);
 /* One entry of the log, with all of it as fields for the journal: what failed, what follows from that, and the remedy. */
 void fault_log(const struct fault *fault, const char *outcome);

@@ -45,13 +45,13 @@ struct flow {
   bool restart_owed;   /* the first frame of a producer was dropped before the device had it */
   bool device_dead;
   struct gpu_error device_error;
-  bool refused;                /* a stage could not compute a frame since that was told last, */
-  uint64_t refused_sequence;   /* this one, */
-  char refusal[STAGE_TEXT];    /* for this reason */
-  unsigned offered_producer;   /* whose the last result was, 0: there was none, */
-  uint64_t offered_sequence;   /* and of which frame */
-  int64_t active;              /* when a frame last moved, for spin_for and for what the session waits for */
-  void (*wake)(void *session); /* [lane] asks for a turn: a slot came back from the sink */
+  bool refused;                    /* a stage could not compute a frame since that was told last, */
+  struct frame_name refused_frame; /* this one, */
+  char refusal[STAGE_TEXT];        /* for this reason */
+  unsigned offered_producer;       /* whose the last result was, 0: there was none, */
+  uint64_t offered_sequence;       /* and of which frame */
+  int64_t active;                  /* when a frame last moved, for spin_for and for what the session waits for */
+  void (*wake)(void *session);     /* [lane] asks for a turn: a slot came back from the sink */
   void *session;
   struct relay *relay;                             /* NULL: the sink is on this lane */
   struct retry *retry;                             /* NULL: none is under way */

@@ -24,6 +24,11 @@ enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_RUNNING, SLOT_DONE, 
 
 extern const char *const slot_state_names[SLOT_STATES];
 
+/* Which frame of its pipeline it is, for ever. */
+struct frame_name {
+  uint64_t epoch, number;
+};
+
 /* One frame on its way. Times are CLOCK_MONOTONIC ns, 0 before the frame got there. */
 struct frame {
   uint64_t sequence;      /* counts the frames of its producer from 0 */
@@ -47,6 +52,10 @@ struct frame {
   bool suspect;            /* alone, since that device failed (retry.h) */
   unsigned failures;       /* how many times it was alone on a device that failed */
 };
+
+static inline struct frame_name frame_name(const struct frame *frame) {
+  return (struct frame_name){.epoch = frame->epoch, .number = frame->sequence};
+}
 
 struct slot {
   enum slot_state state;

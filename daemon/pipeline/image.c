@@ -104,6 +104,12 @@ bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again) {
   return stops_again || (pipeline->state < PIPELINE_STOPPED && !pipeline->cut);
 }
 
+void pipeline_recall_recording(struct pipeline *pipeline) {
+  if (pipeline->recording) {
+    outputs_recall(pipeline->record);
+  }
+}
+
 void pipeline_put(struct pipeline *pipeline, struct codec *codec) {
   pass_pipeline(pipeline, codec);
   if (!pass_going_on(pipeline, codec)) {

@@ -299,8 +299,9 @@ static void on_foreign(const struct inputs *inputs, const struct producer *produ
 }
 
 static void on_refused(const struct inputs *inputs, const struct session_event *event) {
-  log_event(LOG_REFUSED_FRAME, inputs->config->name, "frame %" PRIu64 " cannot be computed and is dropped as invalid: %s",
-            event->frames, event->text);
+  log_event(LOG_REFUSED_FRAME, inputs->config->name,
+            "frame %" PRIu64 " of epoch %" PRIu64 " cannot be computed and is dropped as invalid: %s", event->frame.number,
+            event->frame.epoch, event->text);
 }
 
 static struct producer *seat_of(struct inputs *inputs, const struct session *session) {

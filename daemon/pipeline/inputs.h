@@ -64,7 +64,7 @@ void inputs_suspect(struct inputs *inputs, bool failed, unsigned device, bool al
 /* After the sink was taken, too: see session_taken(). */
 bool inputs_taken(const struct inputs *inputs, struct failure *failure);
 /* See session_quarantined(). */
-unsigned inputs_condemned(const struct inputs *inputs, uint64_t *last);
+unsigned inputs_condemned(const struct inputs *inputs, struct frame_name *last);
 
 /* Other stages in place of those in force: see session_prepare_stages(). The seats are frozen for as long: memory that their
  * sessions need anew is made afterwards. Gives whether none is being made, as must be before the stages are prepared. */

@@ -168,7 +168,7 @@ bool inputs_taken(const struct inputs *inputs, struct failure *failure) {
   return taken;
 }
 
-unsigned inputs_condemned(const struct inputs *inputs, uint64_t *last) {
+unsigned inputs_condemned(const struct inputs *inputs, struct frame_name *last) {
   unsigned quarantined = 0;
   for (unsigned i = 0; i < inputs->count; i++) {
     quarantined += session_quarantined(inputs->seats[i].session, last);

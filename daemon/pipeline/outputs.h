@@ -51,6 +51,8 @@ void outputs_close(struct outputs *outputs);
 void outputs_look(struct outputs *outputs);
 /* Since when a worker has to do with the file: CLOCK_MONOTONIC ns; 0: none has. Any thread. */
 int64_t outputs_asked(const struct outputs *outputs);
+/* While no lane runs: a file that is between two segments goes back to the sink, once the lane has its messages. */
+void outputs_recall(struct outputs *outputs);
 struct listener *outputs_take_listener(struct outputs *outputs);
 void outputs_give_listener(struct outputs *outputs, struct listener *listener);
 struct listener *outputs_listener(struct outputs *outputs);

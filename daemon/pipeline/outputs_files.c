@@ -237,6 +237,14 @@ static void take_again(struct outputs *outputs, int64_t hold_ns) {
   }
 }
 
+/* What a hand-over still flushes goes into the segment before. */
+void outputs_recall(struct outputs *outputs) {
+  bool is_back = outputs->endpoint.fd >= 0 && outputs->file.index >= 0;
+  if (is_back && outputs->file.busy && !outputs->file.stop_wanted && !outputs->closed) {
+    take_again(outputs, HOLD);
+  }
+}
+
 static void run_next(void *context) {
   struct outputs *outputs = context;
   outputs->file.worked = open_file(outputs, &outputs->file.next, &outputs->file.failure);
@@ -246,11 +254,16 @@ static void on_next(void *context) {
   struct outputs *outputs = context;
   outputs->file.busy = false;
   bool ends = outputs->file.stop_wanted; /* then outputs_end_file() sees to both */
-  if (!ends && outputs->file.worked) {
+  bool is_back = outputs->endpoint.fd >= 0;
+  if (!ends && outputs->file.worked && is_back) {
     take_next(outputs);
+  } else if (!ends && outputs->file.worked) {
+    sink_let_go(outputs->sink); /* it was recalled */
   } else if (!ends) {
     note_trouble(outputs, "results go on into the segment before");
-    take_again(outputs, HOLD);
+    if (is_back) {
+      take_again(outputs, HOLD);
+    }
   }
   end_job(outputs);
 }

@@ -126,6 +126,8 @@ unsigned pipeline_running_frames(const struct pipeline *pipeline, unsigned devic
 void pipeline_suspect(struct pipeline *pipeline, bool failed, unsigned device, bool alone);
 /* Whether it may be handed over: it was not told to stop, or whoever takes it will tell it again. */
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
+/* Before that, while no lane runs: the recording gets back its file, so that it takes what is still to be written. */
+void pipeline_recall_recording(struct pipeline *pipeline);
 void pipeline_put(struct pipeline *pipeline, struct codec *codec);
 
 /* -- commands ------------------------------------------------------------------------------------------------- */

@@ -305,7 +305,7 @@ struct pipeline {
   bool continues;                         /* the process before this one handed it over, */
   enum pipeline_state continues_as;       /* in this state */
   unsigned now_condemned;                 /* by the hand-over: frames quarantined, one at most as a rule, */
-  uint64_t last_condemned;                /* and the sequence number of the last */
+  struct frame_name last_condemned;       /* and the last of them */
   int64_t quarantined[PIPELINE_TOO_MANY]; /* when the last frames were put there: CLOCK_MONOTONIC ns; the latest first */
 };
 

@@ -38,15 +38,16 @@ static void log_choice(const struct pipeline *pipeline) {
 /* Says what the hand-over has cost the pipeline: frames in quarantine, and that it takes no more. */
 static void log_condemned(struct pipeline *pipeline) {
   const char *name = pipeline->config->name;
-  char sequence[24];
-  snprintf(sequence, sizeof sequence, "%" PRIu64, pipeline->last_condemned);
+  char sequence[24], epoch[24];
+  snprintf(sequence, sizeof sequence, "%" PRIu64, pipeline->last_condemned.number);
+  snprintf(epoch, sizeof epoch, "%" PRIu64, pipeline->last_condemned.epoch);
   if (pipeline->now_condemned > 0) {
-    const struct log_field fields[] = {{"SEQUENCE", sequence}, {NULL, NULL}};
+    const struct log_field fields[] = {{"SEQUENCE", sequence}, {"EPOCH", epoch}, {NULL, NULL}};
     log_event_with(LOG_CONDEMNED, name, fields,
-                   "frame %s made the GPU fail %d times while it was alone there: it is dropped as gpu_fault", sequence,
-                   RETRY_LIMIT);
+                   "frame %s of epoch %s made the GPU fail %d times while it was alone there: it is dropped as gpu_fault",
+                   sequence, epoch, RETRY_LIMIT);
     trouble_note(&pipeline->trouble, clock_now(), "look at what its stages make of such a frame",
-                 "frame %s made the GPU fail %d times while it was alone there", sequence, RETRY_LIMIT);
+                 "frame %s of epoch %s made the GPU fail %d times while it was alone there", sequence, epoch, RETRY_LIMIT);
   }
   if (pipeline->state == PIPELINE_FAILED && pipeline->now_condemned > 0) {
     trouble_note(&pipeline->trouble, clock_now(), "mend its stages and reload, or let it take frames again by framectl resume",

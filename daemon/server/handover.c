@@ -184,6 +184,12 @@ static void handover_hear(struct server *server) {
   }
 }
 
+static void recall_recordings(struct server *server) {
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    pipeline_recall_recording(server->pipelines[i]);
+  }
+}
+
 static bool exchange(struct server *server, const struct exchange *how, struct failure *failure) {
   if (!server_may_hand_over(server, failure)) {
     return false;
@@ -196,6 +202,8 @@ static bool exchange(struct server *server, const struct exchange *how, struct f
   history_end(&server->history, how->cause, how->text, now);
   server->handing_over = true;
   if (handover_park(server, how->cause, now, failure)) {
+    handover_settle(server);
+    recall_recordings(server);
     handover_settle(server);
     suspect(server, how->cause == HISTORY_FAULT, how->failed_device);
     if (how->cause == HISTORY_RESTART) {

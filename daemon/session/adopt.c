@@ -294,11 +294,11 @@ static void quarantine(struct session *session) {
   unsigned at = 0;
   for (struct slot *slot = slot_at(ring, SLOT_READY, at); slot; slot = slot_at(ring, SLOT_READY, at)) {
     if (slot->frame.failures >= RETRY_LIMIT) {
-      uint64_t sequence = slot->frame.sequence;
+      struct frame_name name = frame_name(&slot->frame);
       slot->frame.suspect = false;
       flow_drop(&session->flow, slot, FATE_GPU_FAULT, clock_now());
       session->quarantined++;
-      session->last_quarantined = sequence;
+      session->last_quarantined = name;
     } else {
       at++;
     }
@@ -379,7 +379,7 @@ bool session_taken(struct session *session, struct failure *failure) {
                      session->setup.config->name);
 }
 
-unsigned session_quarantined(const struct session *session, uint64_t *last) {
+unsigned session_quarantined(const struct session *session, struct frame_name *last) {
   *last = session->quarantined > 0 ? session->last_quarantined : *last;
   return session->quarantined;
 }

@@ -56,6 +56,7 @@ static void describe_running(struct session *session, struct fault *fault) {
   struct slot_ring *ring = &session->flow.ring;
   fault->frames = slot_count(ring, SLOT_RUNNING);
   if (fault->frames > 0) {
+    fault->epoch = slot_at(ring, SLOT_RUNNING, 0)->frame.epoch;
     fault->first = slot_at(ring, SLOT_RUNNING, 0)->frame.sequence;
     fault->last = slot_at(ring, SLOT_RUNNING, fault->frames - 1)->frame.sequence;
   }
@@ -116,7 +117,7 @@ void session_tell_refused(struct session *session) {
   if (!atomic_exchange(&session->refused_posted, true)) {
     struct session_event *event = &session->refused.event;
     flow->refused = false;
-    event->frames = flow->refused_sequence;
+    event->frame = flow->refused_frame;
     snprintf(event->text, sizeof event->text, "%.255s", flow->refusal);
     event_tell(session, &session->refused, SESSION_REFUSED);
   }

@@ -63,7 +63,7 @@ struct session {
   bool shares;            /* the producer there is such a client */
   bool on_gpu;
   unsigned quarantined; /* see session_quarantined(), */
-  uint64_t last_quarantined;
+  struct frame_name last_quarantined;
   unsigned char *discard;
   struct trace_ring *trace; /* the control loop's; the lane sees it through its account */
 

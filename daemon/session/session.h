@@ -44,7 +44,8 @@ struct session_event {
   struct session *session;
   int fd;                    /* DETACHED: now the receiver's, to close */
   enum detach_reason reason; /* DETACHED */
-  uint64_t frames;           /* DETACHED: frames that had come in over this descriptor; REFUSED: its sequence */
+  uint64_t frames;           /* DETACHED: frames that had come in over this descriptor */
+  struct frame_name frame;   /* REFUSED */
   char text[256];            /* DETACHED: one sentence, or empty; FOREIGN, REFUSED */
   const struct fault *fault; /* GPU_FAULT: lives as long as the session */
 };
@@ -175,8 +176,8 @@ bool session_shares(const struct session *session);
 bool session_may_share(const struct session *session);
 /* Goes on with the producer that was left: like session_attach(). */
 void session_attach_again(struct session *session, int fd);
-/* Frames that were dropped because they made the device fail again and again; `last` gets the number of the last, if any. */
-unsigned session_quarantined(const struct session *session, uint64_t *last);
+/* Frames that were dropped because they made the device fail again and again; `last` gets the name of the last, if any. */
+unsigned session_quarantined(const struct session *session, struct frame_name *last);
 struct flow *session_road(struct session *session);
 
 /* -- from any thread ---------------------------------------------------------------------------------------------- */

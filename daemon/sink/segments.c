@@ -100,6 +100,18 @@ static bool is_taken(const char *name) {
   return lstat(name, &there) == 0 || lstat(index, &there) == 0;
 }
 
+/* What a sweep took for left behind before it was locked has no name any more, and is made under another one. */
+static bool open_data(const char *part, struct segment_files *files) {
+  struct stat made;
+  files->data = segment_open_part(part, O_RDWR | O_CREAT | O_EXCL);
+  bool is_swept = files->data < 0 ? errno == EWOULDBLOCK : fstat(files->data, &made) == 0 && made.st_nlink == 0;
+  if (is_swept) {
+    segments_drop(files);
+    errno = EEXIST;
+  }
+  return files->data >= 0;
+}
+
 /* The n-th name that this time has. */
 static bool open_name(const char *path, unsigned number, struct segment_files *files) {
   char name[PATH_MAX], part[PATH_MAX + 32], suffix[16] = "";
@@ -109,14 +121,16 @@ static bool open_name(const char *path, unsigned number, struct segment_files *f
   }
   snprintf(name, sizeof name, "%.*s%s%s", (int)(extension - path), path, suffix, extension);
   snprintf(part, sizeof part, "%s%s", name, SEGMENT_PART);
-  files->data = segment_open_part(part, O_RDWR | O_CREAT | O_EXCL);
-  if (files->data >= 0 && is_taken(name)) { /* looked at last, since another one may just have got that name */
+  if (!open_data(part, files)) {
+    return false;
+  }
+  if (is_taken(name)) { /* looked at last, since another one may just have got that name */
     unlink(part);
     segments_drop(files);
     errno = EEXIST;
     return false;
   }
-  files->index = files->data >= 0 ? segment_open_index(part, O_RDWR | O_CREAT | O_TRUNC) : -1;
+  files->index = segment_open_index(part, O_RDWR | O_CREAT | O_TRUNC);
   return files->index >= 0;
 }
 
@@ -189,11 +203,18 @@ bool segments_end(const struct config_pipeline *config, const struct segment_fil
          failure_set(failure, EXIT_STATUS_INTERNAL, "framectl repair finishes it once its disk lets it", "%s", problem);
 }
 
+/* Its maker ended before it wrote whose it is. */
+static bool is_blank(const char *part, int index) {
+  struct stat data, beside;
+  return lstat(part, &data) == 0 && S_ISREG(data.st_mode) && data.st_size == 0 &&
+         (index < 0 || (fstat(index, &beside) == 0 && beside.st_size == 0));
+}
+
 static void sweep_one(const struct config_pipeline *config, const char *part) {
   char problem[SEGMENT_PROBLEM];
   struct segment_closed closed;
   int index = segment_open_index(part, O_RDONLY);
-  bool is_ours = is_own(config, index);
+  bool blank = is_blank(part, index), is_ours = blank || is_own(config, index);
   if (index >= 0) {
     close(index);
   }
@@ -201,7 +222,14 @@ static void sweep_one(const struct config_pipeline *config, const char *part) {
   if (fd < 0) {
     return; /* not ours, or somebody writes to it */
   }
+  blank = blank && is_blank(part, -1); /* looked at before it was locked */
+  if (blank) {
+    segment_remove(part); /* while it is locked: see open_data() */
+  }
   close(fd);
+  if (blank) {
+    return;
+  }
   if (!segment_repair(part, &closed, problem)) {
     log_event(LOG_CUT, config->name, "%s", problem);
   } else if (closed.name[0]) {

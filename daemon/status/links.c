@@ -1,6 +1,7 @@
 #include "daemon/status/links.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,8 +92,8 @@ void links_answer(struct http_request *request, struct pipeline *pipeline) {
 
 static json_t *link_document(const struct link_state *link) {
   int64_t age = clock_now() - link->since;
-  return json_pack("{s:b, s:f, s:I, s:o}", "connected", link->connected, "since_s", (double)(age / NS_PER_MS) / 1e3,
-                   "unacknowledged", (json_int_t)link->unacknowledged, "error",
+  return json_pack("{s:b, s:f, s:I, s:o}", "connected", link->connected, "since_s",
+                   round((double)age / (double)NS_PER_MS) / 1e3, "unacknowledged", (json_int_t)link->unacknowledged, "error",
                    link->error[0] ? answer_string(link->error) : json_null());
 }
 

@@ -109,7 +109,7 @@ static bool rename_to(const char *from, const char *to) {
          (errno == EINVAL && lstat(to, &there) != 0 && rename(from, to) == 0);
 }
 
-static void remove_both(const char *part) {
+void segment_remove(const char *part) {
   char path[PATH_MAX + sizeof SEGMENT_INDEX];
   snprintf(path, sizeof path, "%s%s", part, SEGMENT_INDEX);
   unlink(part);
@@ -141,7 +141,7 @@ bool segment_close(const char *part, int fd, int index, struct segment_closed *c
   closed->cut = status.st_size - end;
   if (closed->entries == 0) {
     closed->name[0] = '\0';
-    remove_both(part);
+    segment_remove(part);
     return true;
   }
   if ((closed->cut > 0 && ftruncate(fd, end) != 0) ||

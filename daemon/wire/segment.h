@@ -66,7 +66,9 @@ int segment_open_index(const char *part, int flags);
  * another name than it was given is left alone. Blocks. False: why stands in `problem`, and everything is as it was as far as
  * it goes. */
 bool segment_close(const char *part, int fd, int index, struct segment_closed *closed, char problem[SEGMENT_PROBLEM]);
-/* The same from its name alone. */
+/* Removes an unfinished one with its index. */
+void segment_remove(const char *part);
+/* Finishes one by its name alone. */
 bool segment_repair(const char *part, struct segment_closed *closed, char problem[SEGMENT_PROBLEM]);
 
 #endif

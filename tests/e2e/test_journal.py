@@ -76,8 +76,9 @@ def test_a_fault_is_one_entry_with_everything_in_fields(place):
         for entry in named:
             fields = [entry[f"FRAMED_{field}"] for field in ("PIPELINE", "DEVICE", "STAGE", "SEQUENCE")]
             assert fields == ["cam0", "0", "affine, fault", "5"], entry
-            assert "frame 5 was on the device (stages affine, fault)" in entry["MESSAGE"], entry
-        assert [entry["FRAMED_SEQUENCE"] for entry in journal.wait("CONDEMNED")] == ["5"]
+            assert f"frame 5 of epoch {entry['FRAMED_EPOCH']} was on the device (stages affine, fault)" in entry["MESSAGE"], entry
+        condemned = [(entry["FRAMED_EPOCH"], entry["FRAMED_SEQUENCE"]) for entry in journal.wait("CONDEMNED")]
+        assert condemned == [(named[0]["FRAMED_EPOCH"], "5")], condemned
         daemon.signal(signal.SIGUSR2)
         assert "took over" in journal.wait("HANDED_OVER", 3)[2]["MESSAGE"]
 
@@ -94,5 +95,5 @@ def test_several_frames_on_the_device_are_a_range(place):
         daemon.account(came=4, emitted=4)
         fault = journal.wait("GPU_FAULT")[0]
         assert fault["FRAMED_SEQUENCE"] == "0-3" and fault["FRAMED_STAGE"] == "fault", fault
-        assert "frames 0 to 3 were on the device (stage fault)" in fault["MESSAGE"], fault
+        assert f"frames 0 to 3 of epoch {fault['FRAMED_EPOCH']} were on the device (stage fault)" in fault["MESSAGE"], fault
         assert fault["MESSAGE"].endswith("raise gpu.timeout"), fault

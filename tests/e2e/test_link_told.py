@@ -47,15 +47,16 @@ def test_a_link_without_a_broker_makes_its_pipeline_unwell(place):
     with Daemon(place, entry()) as daemon:
         assert links(daemon) == {}
         tell(daemon)
-        assert links(daemon)["sink"] == {**links(daemon)["sink"], "connected": False, "unacknowledged": 2, "error": "no server"}
+        told = links(daemon)["sink"]
+        assert (told["connected"], told["unacknowledged"], told["error"]) == (False, 2, "no server") and told["since_s"] >= 3
         [reason] = reasons(daemon)
         assert reason["reason"] == "broker" and reason["name"] == "cam0" and reason["since_s"] >= 3 and reason["remedy"]
         assert reason["text"] == "the broker of its link (sink) is unreachable: no server"
         assert daemon.request("GET", "/v1/health")[0] == 503 and daemon.request("GET", "/v1/live")[0] == 200
         told = framectl(daemon, "health")
-        assert told.returncode == 2 and "pipeline cam0: broker, for 3" in told.stdout and "journalctl -u framed-link" in told.stdout
+        assert told.returncode == 2 and "pipeline cam0: broker, for " in told.stdout and "journalctl -u framed-link" in told.stdout
         for arguments in (["status"], ["status", "cam0"]):
-            assert "link (sink): its broker is unreachable for 3" in framectl(daemon, *arguments).stdout
+            assert "link (sink): its broker is unreachable for " in framectl(daemon, *arguments).stdout
         assert 'framed_link_connected{pipeline="cam0",role="sink"} 0\n' in daemon.metrics()
         assert 'framed_link_unacknowledged{pipeline="cam0",role="sink"} 2\n' in daemon.metrics()
         assert 'framed_pipeline_degraded{pipeline="cam0",reason="broker"} 1\n' in daemon.metrics()

@@ -119,7 +119,8 @@ def test_a_frame_that_the_model_cannot_compute_is_dropped_and_nothing_else_happe
             producer.send(frames.tobytes())
             results = reader.frames(29, (4,), np.float32)
         daemon.account(came=30, emitted=29, invalid=1)
-        daemon.wait_log("frame 10 cannot be computed and is dropped as invalid: stages[0] (model): ")
+        daemon.wait_log("cannot be computed and is dropped as invalid: stages[0] (model): ")
+        assert re.search(r" frame 10 of epoch \d{16} cannot be computed", daemon.log), daemon.log
         assert "400" in daemon.log and daemon.status()["handovers"]["fault"] == 0
     np.testing.assert_array_equal(results, np.delete(frames, 10, 0).astype(np.float32))
 

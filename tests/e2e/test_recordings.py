@@ -189,6 +189,16 @@ def test_a_kill_leaves_an_unfinished_segment_that_the_next_start_finishes(place)
     assert numbers_of(segments(place)) == [*range(10), 0, 1, 2]
 
 
+def test_a_segment_that_was_only_made_is_removed_at_the_next_start(place):
+    """Its maker was killed before it wrote whose it is; a file with something in it is somebody else's."""
+    for name in ("out-1.part", "out-1.part.index", "out-2.part"):
+        (place / name).touch()
+    (place / "out-3.part").write_bytes(b"something")
+    with Daemon(place, rotating(place, "out-%S", size="1GiB")):
+        wait_until(lambda: not (place / "out-1.part").exists() and not (place / "out-2.part").exists(), "they are gone")
+    assert parts(place) == ["out-3.part"]
+
+
 def test_an_upgrade_goes_on_with_the_segment(place):
     with Daemon(place, rotating(place, size=f"{8 * SIZE}B")) as daemon:
         with daemon.producer() as producer:

@@ -83,6 +83,18 @@ def test_an_upgrade_costs_a_recording_no_frame(place):
     assert b"".join(data for _, data in found) == frames
 
 
+def test_upgrades_at_seams_cost_a_recording_no_frame(place):
+    with Daemon(place, recording(place, size=f"{3 * SIZE}B")) as daemon:
+        with daemon.producer() as producer:
+            sending = Background(producer.send, numbered(300, SIZE).tobytes())
+            for number in range(3):
+                daemon.signal(signal.SIGUSR2)
+                wait_until(lambda: daemon.log.count("took over") > number, lambda: daemon.log)
+            sending.join()
+            daemon.account(came=300, emitted=300)
+    assert [number for numbers, _ in recorded(place) for number in numbers] == list(range(300)) and parts(place) == []
+
+
 def test_a_reload_begins_the_recording_anew(place):
     with Daemon(place, recording(place)) as daemon:
         for turn, size in enumerate(("1GiB", "2GiB")):

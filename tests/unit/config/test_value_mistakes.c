@@ -26,7 +26,8 @@ static const struct mistake mistakes[] = {
      "t.yaml:5:5: unknown key 'zebra' in pipeline 'cam0'\n"
      "    zebra: 3\n"
      "    ^~~~~\n"
-     "  keys are device, devices, source, slots, completion, spin_for, graph, overload, deadline, priority, stages, sink, record\n"},
+     "  keys are device, devices, source, slots, completion, spin_for, graph, overload, deadline, priority, stages, sink, "
+     "record\n"},
     {"unknown key at the top", PIPELINE("") "piplines: {}\n",
      "t.yaml:5:1: unknown key 'piplines' in the file\n"
      "    piplines: {}\n"
@@ -58,6 +59,20 @@ static const struct mistake mistakes[] = {
      "t.yaml:5:17: 'completion' must be one of: callback, spin, not a list\n"
      "    completion: [spin]\n"
      "                ^\n"},
+    {"no device", PIPELINE("    devices: []\n"),
+     "t.yaml:5:14: 'devices' must be 'all' or a list of numbers, not an empty list\n"
+     "    devices: []\n"
+     "             ^\n"
+     "  write them in brackets: [0, 1]\n"},
+    {"a device beyond the last", PIPELINE("    devices: [0, 64]\n"),
+     "t.yaml:5:18: 'devices' must be between 0 and 63, not 64\n"
+     "    devices: [0, 64]\n"
+     "                 ^~\n"},
+    {"device and devices", PIPELINE("    device: 1\n    devices: [0, 1]\n"),
+     "t.yaml:5:13: 'device' and 'devices' exclude each other\n"
+     "    device: 1\n"
+     "            ^\n"
+     "  remove one of them\n"},
     {"text for a number", PIPELINE("    slots: two\n"),
      "t.yaml:5:12: 'slots' must be a whole number, not 'two'\n"
      "    slots: two\n"

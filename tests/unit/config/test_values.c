@@ -213,6 +213,22 @@ START_TEST(up_to_256_users_are_allowed) {
 }
 END_TEST
 
+START_TEST(devices_are_all_or_those_listed) {
+  struct config *config = fixture_config(PIPELINE("    devices: all\n") "gpu: {device: 1, count: 4}\n");
+  ck_assert_uint_eq(config->gpu.count, 4);
+  ck_assert(config->pipelines[0].devices == CONFIG_ALL_DEVICES);
+  ck_assert_uint_eq(config->pipelines[0].device, 1);
+  config_free(config);
+  config = fixture_config(PIPELINE("    devices: [5, 3, 5]\n"));
+  ck_assert(config->pipelines[0].devices == (1 << 3 | 1 << 5));
+  ck_assert_uint_eq(config->pipelines[0].device, 3);
+  config_free(config);
+  config = fixture_config(PIPELINE("    device: 2\n"));
+  ck_assert(config->pipelines[0].devices == 0);
+  config_free(config);
+}
+END_TEST
+
 START_TEST(devices_may_be_written_by_many) {
   config_free(fixture_config("pipelines:\n  a: {source: {socket: a, " FORMAT "}, sink: {file: /dev/null}}\n"
                              "  b: {source: {socket: b, " FORMAT "}, sink: {file: /dev/null}}\n"));
@@ -259,6 +275,7 @@ Suite *values_suite(void) {
   tcase_add_test(meaning, no_pipelines_can_be_said);
   tcase_add_test(meaning, a_path_may_have_all_bytes_that_sun_path_has);
   tcase_add_test(meaning, up_to_256_users_are_allowed);
+  tcase_add_test(meaning, devices_are_all_or_those_listed);
   tcase_add_test(meaning, devices_may_be_written_by_many);
   tcase_add_test(meaning, a_file_may_be_read_by_many);
   suite_add_tcase(suite, meaning);

@@ -14,16 +14,18 @@ START_TEST(all_that_was_on_the_device_is_named) {
   ck_assert_str_eq(fault_describe(&fault, text), "it fell; frames on the device: 3 of cam1");
   fault_add_others(&fault, 1, "cam2");
   fault.frames = 1;
+  fault.epoch = 1700;
   fault.first = fault.last = 20;
-  ck_assert_str_eq(fault_describe(&fault, text), "it fell; frame 20 was on the device, and 3 of cam1, 1 of cam2");
+  ck_assert_str_eq(fault_describe(&fault, text), "it fell; frame 20 of epoch 1700 was on the device, and 3 of cam1, 1 of cam2");
   fault_add_stage(&fault, "motion");
   ck_assert_str_eq(fault_describe(&fault, text),
-                   "it fell; frame 20 was on the device (stage motion), and 3 of cam1, 1 of cam2");
+                   "it fell; frame 20 of epoch 1700 was on the device (stage motion), and 3 of cam1, 1 of cam2");
   fault_add_stage(&fault, "sobel");
   fault.frames = 2;
   fault.last = 21;
   fault.others[0] = '\0';
-  ck_assert_str_eq(fault_describe(&fault, text), "it fell; frames 20 to 21 were on the device (stages motion, sobel)");
+  ck_assert_str_eq(fault_describe(&fault, text),
+                   "it fell; frames 20 to 21 of epoch 1700 were on the device (stages motion, sobel)");
 }
 END_TEST
 

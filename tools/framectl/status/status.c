@@ -83,10 +83,25 @@ static void print_figures(const char *number, const json_t *device) {
   }
 }
 
-static void print_devices(json_t *document) {
+/* One that is left out, or will be soon. */
+static void print_state(const char *number, const json_t *device, bool colour) {
+  const char *state = json_string_value(json_object_get(device, "state"));
+  const char *text = json_string_value(json_object_get(device, "text"));
+  if (state && strcmp(state, "open") != 0) {
+    text_colour_begin(stdout, COLOUR_YELLOW, colour);
+    printf("device %s: %s%s%s", number, state, text ? ": " : "", text ? text : "");
+    text_colour_end(stdout, COLOUR_YELLOW, colour);
+    putchar('\n');
+  }
+}
+
+static void print_devices(json_t *document, bool colour) {
   const char *number;
   json_t *device;
-  json_object_foreach(json_object_get(document, "devices"), number, device) { print_figures(number, device); }
+  json_object_foreach(json_object_get(document, "devices"), number, device) {
+    print_figures(number, device);
+    print_state(number, device, colour);
+  }
 }
 
 static void print_daemon(json_t *document, bool colour) {
@@ -98,7 +113,7 @@ static void print_daemon(json_t *document, bool colour) {
   text_colour_end(stdout, COLOUR_BOLD, colour);
   printf(": up %s, %s on %s, %llu lane%s\n", text_uptime(uptime, view.uptime_s), view.backend, view.device,
          (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s");
-  print_devices(document);
+  print_devices(document, colour);
   print_handovers(document, &view.handovers, colour);
   print_refused("reload", view.reload_refused, colour);
   if (view.http_refused[0]) {
@@ -131,7 +146,7 @@ static const char *string_of(const json_t *object, const char *key) {
 static long long number_of(const json_t *object, const char *key) { return json_integer_value(json_object_get(object, key)); }
 
 static bool print_clients(FILE *out, const json_t *pipeline, bool colour) {
-  struct table *table = table_new("CLIENT|PROCESS|>PID|USER|>SINCE|>FRAMES|>MISSED|WAITS FOR");
+  struct table *table = table_new("CLIENT|PROCESS|>PID|USER|>SINCE|>FRAMES|>MISSED|DEVICE|WAITS FOR");
   json_t *list = json_object_get(pipeline, "connected"), *client;
   size_t at;
   json_array_foreach(list, at, client) {
@@ -145,6 +160,11 @@ static bool print_clients(FILE *out, const json_t *pipeline, bool colour) {
       table_cell(table, COLOUR_NONE, "%s", text_age(text, json_number_value(json_object_get(client, "since_s"))));
       table_cell(table, COLOUR_NONE, "%lld", number_of(client, "frames"));
       table_cell(table, COLOUR_NONE, "%lld", number_of(client, "missed"));
+      if (json_object_get(client, "device")) {
+        table_cell(table, COLOUR_NONE, "%lld", number_of(client, "device"));
+      } else {
+        table_cell(table, COLOUR_NONE, "-");
+      }
       table_cell(table, COLOUR_NONE, "%s", strcmp(waiting, "nothing") == 0 ? "-" : waiting);
     }
   }
