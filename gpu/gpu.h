@@ -217,8 +217,8 @@ struct gpu_frame {
   bool notify;      /* call wake() when it is done (the `callback` completion) */
   bool timed;       /* shall have times, whatever `timed_one_in` says, unless times are off */
   bool again;       /* it was on a device that failed, and runs once more */
-  int64_t deadline; /* CLOCK_MONOTONIC ns: it is late unless it is begun by then, as far as the backend can still leave it out;
-                       0: none */
+  int64_t deadline; /* CLOCK_MONOTONIC ns, when its result should be there: it is late unless it is begun by then, and no stage
+                       holds it back for others any longer; 0: none */
 };
 
 /* [lane] Enqueues copy in, stages, copy out and completion on the slot's stream. False: the device is dead. */
@@ -253,6 +253,7 @@ struct gpu_times {
   int64_t modelled, model;  /* when the last stage that runs a model was done, and the ns that such stages took of the kernels'
                              * time, without the wait for an instance */
   uint64_t instance;        /* which instance of its model that one ran, from 1; 0: no model took part */
+  uint64_t batch;           /* frames that went through that model together; 0: this one went by itself */
 };
 
 /* [lane] Valid once the slot's frame is DONE and before its next submit. False if the frame has no times: it was not one

@@ -27,7 +27,8 @@ static char *write_key(const struct model_settings *settings, uint64_t hash) {
   if (!out) {
     return NULL;
   }
-  fprintf(out, "%016" PRIx64 " %u %zu %d", hash, settings->instances, settings->memory, (int)settings->precision);
+  fprintf(out, "%016" PRIx64 " %u %zu %d %u %jd", hash, settings->instances, settings->memory, (int)settings->precision,
+          settings->batch.most, (intmax_t)settings->batch.wait_ns);
   for (unsigned i = 0; i < settings->shape_count; i++) {
     fprintf(out, " %s", settings->shapes[i].input);
     for (unsigned k = 0; k < settings->shapes[i].rank; k++) {
@@ -68,6 +69,7 @@ static void settle(struct model *model, const struct model_settings *settings) {
   model->threads = workers > model->instances ? workers / model->instances : 1;
   model->memory = settings->memory;
   model->precision = settings->precision;
+  model->batch = settings->batch;
 }
 
 static bool fill(struct model *model, const struct model_settings *settings, const struct model_bytes *bytes,
@@ -180,6 +182,8 @@ void model_summary(const struct model *model, struct model_summary *summary) {
       .threads = model->threads,
       .memory = model->memory,
       .precision = model->precision,
+      .batch = model->batch,
+      .is_padded = model->is_padded,
   };
 }
 
@@ -190,6 +194,13 @@ unsigned model_served(const struct model *model, uint64_t served[MODEL_MOST_INST
     count = served[i] > 0 && i >= count ? i + 1 : count;
   }
   return count;
+}
+
+unsigned model_batches(const struct model *model, uint64_t batches[MODEL_MOST_BATCH]) {
+  for (unsigned i = 0; i < MODEL_MOST_BATCH; i++) {
+    batches[i] = atomic_load_explicit(&model->batches[i], memory_order_relaxed);
+  }
+  return model->batch.most;
 }
 
 const struct model_tensor *model_input(const struct model *model) { return &model->input; }

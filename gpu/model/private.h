@@ -22,6 +22,9 @@ struct model {
   unsigned instances, threads;
   size_t memory;
   enum model_precision precision;
+  struct model_batch batch;
+  bool is_padded;                             /* it takes no fewer frames than the most */
+  _Atomic uint64_t batches[MODEL_MOST_BATCH]; /* with one frame, with two ... */
   int64_t ir_version, opset;
   uint64_t weight_bytes, single_bytes, nodes, hash;
   struct model_tensor input;
@@ -31,6 +34,9 @@ struct model {
   const struct onnxruntime *runtime;
   struct ort_session *session;
 };
+
+/* How many frames it computes at once at most. */
+static inline unsigned model_rows(const struct model *model) { return model->batch.most > 1 ? model->batch.most : 1; }
 
 /* -- bytes.c: files as they were at one moment ------------------------------------------------------------------------- */
 
