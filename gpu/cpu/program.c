@@ -167,6 +167,7 @@ static void make_call(struct cpu_slot *slot, unsigned index) {
       .sequence = slot->frame.sequence,
       .restart = slot->frame.restart,
       .again = slot->frame.again,
+      .priority = program->base.options.priority,
       .deadline = slot->frame.deadline,
       .attached = program->joined[index],
       .slot = (unsigned)(slot - program->slots),
