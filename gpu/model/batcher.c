@@ -90,7 +90,7 @@ unsigned batcher_take(struct batcher *batcher, int64_t now, struct batch_frame *
   }
   while (count < batcher->most && batcher->waiting > 0) {
     struct batch_queue **last = choose_ring(batcher);
-    if (count > 0 && (*last)->next->first->alone) {
+    if (!*last || (count > 0 && (*last)->next->first->alone)) {
       break;
     }
     frames[count++] = take_first(batcher, last);
