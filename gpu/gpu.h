@@ -123,6 +123,9 @@ bool gpu_chain_is_foreign(const struct gpu_chain *chain);
 const struct frame_format *gpu_chain_input(const struct gpu_chain *chain);
 const struct frame_format *gpu_chain_output(const struct gpu_chain *chain);
 const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index); /* NULL behind the last */
+/* Says anew how many slots its programs have in all, for stages that share what they run: 0 once another chain is to take its
+ * place, whose programs are made while these still run. */
+void gpu_chain_count_users(struct gpu_chain *chain, unsigned users);
 /* The names of the classes in the result, or NULL. */
 const char *const *gpu_chain_labels(const struct gpu_chain *chain, unsigned *count);
 /* Device memory that one program with `slots` slots takes, in bytes. (The CPU backend takes less: it works on the

@@ -137,6 +137,9 @@ struct stage_descriptor {
   /* Frees what prepare() made, after it gave true. NULL: nothing. */
   void (*release)(struct stage_plan *plan);
 
+  /* `users` of the plan is another number. NULL: nothing depends on it. */
+  void (*count_users)(struct stage_plan *plan, unsigned users);
+
   /* Makes what the frames of one session share on the host, with a program on its device; on NULL `problem` says why. end()
    * frees it once no frame is left. NULL: nothing. */
   void *(*begin)(const struct stage_plan *plan, bool on_cuda, char problem[STAGE_TEXT]);
