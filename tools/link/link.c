@@ -7,7 +7,7 @@
 #include <time.h>
 
 #define PAUSE_FIRST   (100 * MS)
-#define PAUSE_LONGEST (10000 * MS)
+#define PAUSE_LONGEST (3000 * MS)
 #define TURN_LONGEST  (1000 * MS)
 #define STOP_PATIENCE (3000 * MS)
 #define DAEMON_WAIT   (5000 * MS)
