@@ -172,6 +172,15 @@ const struct frame_format *gpu_chain_output(const struct gpu_chain *chain) {
   return chain->length == 0 ? &chain->input : &chain->plans[chain->length - 1].output;
 }
 
+void gpu_chain_count_users(struct gpu_chain *chain, unsigned users) {
+  for (unsigned i = 0; i < chain->length; i++) {
+    struct stage_plan *plan = &chain->plans[i];
+    if (plan->stage->count_users) {
+      plan->stage->count_users(plan, users);
+    }
+  }
+}
+
 const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index) {
   return index < chain->length ? &chain->plans[index] : NULL;
 }

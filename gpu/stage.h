@@ -10,6 +10,7 @@
 #define FRAMED_GPU_STAGE_H
 
 #include "gpu/format.h"
+#include "gpu/priority.h"
 
 enum {
   STAGE_MAX_PARAMETERS = 12,
@@ -110,8 +111,9 @@ struct stage_call {
   uint64_t sequence;  /* the frame's number within its session */
   bool restart;       /* first frame of a session: `state` must be taken as empty */
   bool again;         /* the frame was on a device that failed, and runs once more */
-  int64_t deadline;   /* CLOCK_MONOTONIC: when the result should be there; 0: it has none */
-  void *attached;     /* what attach() or join() gave, and the number of the slot within it; NULL without them */
+  enum gpu_priority priority;
+  int64_t deadline; /* CLOCK_MONOTONIC: when the result should be there; 0: it has none */
+  void *attached;   /* what attach() or join() gave, and the number of the slot within it; NULL without them */
   unsigned slot;
   struct stage_run *run; /* for a stage that runs a model, else NULL */
   void *stream, *ready;  /* of a frame that is handed over on a GPU: its cudaStream_t, and the cudaEvent_t of its input */
@@ -134,6 +136,9 @@ struct stage_descriptor {
 
   /* Frees what prepare() made, after it gave true. NULL: nothing. */
   void (*release)(struct stage_plan *plan);
+
+  /* `users` of the plan is another number. NULL: nothing depends on it. */
+  void (*count_users)(struct stage_plan *plan, unsigned users);
 
   /* Makes what the frames of one session share on the host, with a program on its device; on NULL `problem` says why. end()
    * frees it once no frame is left. NULL: nothing. */

@@ -250,14 +250,15 @@ struct cuda_instance *cuda_instance_open(struct gpu_device *device, struct model
 
 bool cuda_instance_read_file(const struct model *model, struct model_bytes *bytes, struct onnx_file *file,
                              struct gpu_error *error) {
-  if (!model_bytes_read(model->path, bytes, file, error)) {
+  if (!model_bytes_read_again(model, bytes, file, error)) {
     return false;
   }
   if (bytes->hash == model->hash) {
     return true;
   }
   model_bytes_free(bytes);
-  return gpu_error_set(error, 0, "run `framectl reload`", "%s was replaced since it was opened", model->path);
+  return gpu_error_set(error, 0, "put a new one in its place with mv, and run `framectl reload`",
+                       "%s was written to since it was opened", model->path);
 }
 
 /* -- weighing ----------------------------------------------------------------------------------------------------------- */

@@ -121,7 +121,7 @@ static bool fill(struct attached *attached, const struct stage_plan *plan, const
   struct model_bytes bytes;
   struct onnx_file file;
   unsigned users = atomic_load(&attached->model->users);
-  unsigned slots_in_all = set->bound + count > users ? set->bound + count : users;
+  unsigned slots_in_all = users > 0 ? users : set->bound + count; /* those of programs that leave do not count */
   bool binds = set->count == 0 && slots_in_all <= model->instances;
   if (!binds && set->count > 0) {
     *beside = true;

@@ -8,6 +8,7 @@
 #include "gpu/model/private.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -87,6 +88,9 @@ static bool fill(struct model *model, const struct model_settings *settings, con
 
 static void free_model(struct model *model) {
   session_close(model);
+  for (unsigned i = 0; i <= ONNX_MOST_FILES; i++) {
+    model_file_free(&model->files[i]);
+  }
   free(model->key);
   free(model->path);
   free(model);
@@ -117,7 +121,7 @@ static struct model *make(const struct model_settings *settings, char *key, cons
   return model;
 }
 
-static struct model *find_or_make(const struct model_settings *settings, const struct model_bytes *bytes,
+static struct model *find_or_make(const struct model_settings *settings, struct model_bytes *bytes,
                                   const struct onnx_file *file, struct gpu_error *error) {
   char *key = write_key(settings, bytes->hash);
   struct model *model = key ? find(key) : NULL;
@@ -126,6 +130,10 @@ static struct model *find_or_make(const struct model_settings *settings, const s
     free(key);
   } else if (key) {
     model = make(settings, key, bytes, file, error);
+    if (model) {
+      memcpy(model->files, bytes->kept, sizeof model->files);
+      memset(bytes->kept, 0, sizeof bytes->kept);
+    }
   } else {
     gpu_error_set(error, ENOMEM, NULL, "no memory for a model");
   }
@@ -163,6 +171,21 @@ struct model *model_release(struct model *model) {
     free_model(model);
   }
   return NULL;
+}
+
+unsigned model_files(struct model_file *files, unsigned most) {
+  unsigned count = 0;
+  pthread_mutex_lock(&lock);
+  for (const struct model *model = models; model; model = model->next) {
+    for (unsigned i = 0; i <= ONNX_MOST_FILES && count < most; i++) {
+      const struct model_file *file = &model->files[i];
+      files[count] = (struct model_file){.path = file->path ? strdup(file->path) : NULL};
+      files[count].descriptor = files[count].path ? fcntl(file->descriptor, F_DUPFD_CLOEXEC, 3) : -1;
+      count += files[count].descriptor >= 0;
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  return count;
 }
 
 /* -- asking ------------------------------------------------------------------------------------------------------------- */

@@ -63,6 +63,21 @@ struct model *model_open(const struct model_settings *settings, struct gpu_error
 struct model *model_hold(struct model *model);    /* returns it */
 struct model *model_release(struct model *model); /* NULL is fine; returns NULL */
 
+/* -- over the end of a process ------------------------------------------------------------------------------------ */
+
+/* A file of a model as it was opened, whatever stands under its name by now. */
+struct model_file {
+  char *path; /* NULL: none */
+  int descriptor;
+};
+
+/* Copies those of all models that are open, for the caller to give back with model_file_free(). Returns how many. */
+unsigned model_files(struct model_file *files, unsigned most);
+void model_file_free(struct model_file *file); /* idempotent */
+/* Whoever opens that path gets this file, until model_forget_files(). The descriptor is taken. While no other thread runs. */
+void model_remember_file(const char *path, int descriptor);
+void model_forget_files(void);
+
 /* -- what it is --------------------------------------------------------------------------------------------------- */
 
 struct model_summary {

@@ -166,6 +166,13 @@ static bool check_fit(struct stage_plan *plan, const struct model *model, char p
   return false;
 }
 
+static void count_users(struct stage_plan *plan, unsigned users) {
+  struct model *model = plan->object;
+  atomic_fetch_add(&model->users, users);
+  atomic_fetch_sub(&model->users, plan->users);
+  plan->users = users;
+}
+
 static void release(struct stage_plan *plan) {
   struct model *model = plan->object;
   atomic_fetch_sub(&model->users, plan->users);
@@ -263,6 +270,7 @@ const struct stage_descriptor model_stage = {
     .any_element = true,
     .prepare = prepare,
     .release = release,
+    .count_users = count_users,
     .run = run,
     .enqueue = STAGE_ENQUEUE(model_enqueue),
     .attach = STAGE_ENQUEUE(model_attach),
