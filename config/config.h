@@ -137,6 +137,11 @@ struct config_shadow {
   uint64_t contents;
 };
 
+struct config_batch {
+  unsigned most; /* 0: frames go by themselves */
+  int64_t wait_ns;
+};
+
 struct config_model {
   struct config_mark at; /* its name, or the stage that names a file */
   char *name;            /* as a pipeline's; NULL: a stage names its file */
@@ -148,6 +153,7 @@ struct config_model {
   int64_t memory; /* of each, at most; 0: no limit */
   enum config_precision precision;
   char *output; /* "all", or the name of one; NULL: the only one */
+  struct config_batch batch;
   struct config_shadow shadow;
   void *open;                /* what the caller's hook opened for it, */
   void (*close)(void *open); /* what gives that back, */

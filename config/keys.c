@@ -52,7 +52,7 @@ const char *keys_section_name(enum key_section section) {
       [SECTION_GPU] = "'gpu'",       [SECTION_PIPELINE] = "a pipeline", [SECTION_SOURCE] = "'source'",
       [SECTION_FORMAT] = "'format'", [SECTION_ALLOW] = "'allow'",       [SECTION_SINK] = "'sink'",
       [SECTION_LIMITS] = "'limits'", [SECTION_MODEL] = "a model",       [SECTION_SHADOW] = "'shadow'",
-      [SECTION_ROTATE] = "'rotate'", [SECTION_RECORD] = "'record'",
+      [SECTION_ROTATE] = "'rotate'", [SECTION_RECORD] = "'record'",     [SECTION_BATCH] = "'batch'",
   };
   return names[section];
 }

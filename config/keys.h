@@ -17,6 +17,7 @@ enum key_section {
   SECTION_GPU,
   SECTION_LIMITS,
   SECTION_MODEL,
+  SECTION_BATCH,
   SECTION_SHADOW,
   SECTION_PIPELINE,
   SECTION_SOURCE,
@@ -39,6 +40,7 @@ enum key_type {
   KEY_DEVICE,    /* unsigned; KEYS_NO_DEVICE until gpu.device is known */
   KEY_DEVICES,   /* uint64_t, a bit for each; 0: the one of `device`; "all" is CONFIG_ALL_DEVICES */
   KEY_DURATION,  /* int64_t, nanoseconds */
+  KEY_WAIT,      /* the same; "auto" is 0 */
   KEY_SIZE,      /* int64_t, bytes */
   KEY_RATE,      /* double */
   KEY_PACE,      /* double; "recorded" is 1, "asap" INFINITY, "2x" 2 */

@@ -93,6 +93,9 @@ static void put_type(FILE *out, const struct config_key *key, const struct confi
     put_range(out, key);
     fputs(" a minute, such as 5/min", out);
     break;
+  case KEY_WAIT:
+    fputs("auto | ", out);
+    /* fall through */
   case KEY_DURATION:
     put_duration_range(out, key);
     break;

@@ -11,6 +11,7 @@
 #include "config/memory.h"
 #include "config/reader.h"
 #include "config/suggest.h"
+#include "config/units.h"
 
 enum { DEFAULT_INSTANCES = 2 };
 #define MOST_SIDE 0x1p40
@@ -230,7 +231,22 @@ static bool resolve(const struct resolving *at) {
   return at->stage->model && at->stage->model->file;
 }
 
+/* A frame that waits for others must not be taken for one that hangs. */
+static void check_wait(struct reader *reader, const struct config_model *model) {
+  const int64_t most = reader->config->gpu.timeout_ns / 2;
+  char wait[UNITS_TEXT], timeout[UNITS_TEXT];
+  if (model->batch.wait_ns > most) {
+    config_errors_add(reader->errors, model->at, "give it a shorter one, or raise gpu.timeout",
+                      "batches of model '%s' wait for %s, which must be at most half of gpu.timeout (%s)", model->name,
+                      units_describe_duration(model->batch.wait_ns, wait),
+                      units_describe_duration(reader->config->gpu.timeout_ns, timeout));
+  }
+}
+
 void models_resolve(struct reader *reader) {
+  for (unsigned i = 0; i < reader->config->model_count; i++) {
+    check_wait(reader, reader->config->models[i]);
+  }
   for (unsigned i = 0; i < reader->config->pipeline_count; i++) {
     struct config_pipeline *pipeline = &reader->config->pipelines[i];
     for (unsigned j = 0; j < pipeline->stage_count; j++) {

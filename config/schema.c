@@ -167,6 +167,7 @@ static void put_stages(struct schema *schema);
 /* Types that are written as a text of a form. */
 static const char *const type_patterns[] = {
     [KEY_DURATION] = "^[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min|m|h|d)$",
+    [KEY_WAIT] = "^(auto|[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min|m|h|d))$",
     [KEY_SIZE] = "^[0-9]+(\\.[0-9]+)? *(B|KiB|MiB|GiB|TiB)$",
     [KEY_FREQUENCY] = "^[0-9]+ */ *min$",
     [KEY_PACE] = "^(recorded|asap|[0-9]+(\\.[0-9]+)?x)$",

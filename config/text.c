@@ -103,8 +103,11 @@ static void write_pace(const struct writer *writer, double pace) {
 static void write_number(const struct writer *writer, const struct config_key *key, const void *value) {
   char text[UNITS_TEXT];
   switch ((int)key->type) {
+  case KEY_WAIT:
   case KEY_DURATION:
-    fputs(units_describe_duration(*(const int64_t *)value, text), writer->out);
+    fputs(key->type == KEY_WAIT && *(const int64_t *)value == 0 ? "auto"
+                                                                : units_describe_duration(*(const int64_t *)value, text),
+          writer->out);
     break;
   case KEY_SIZE:
     fputs(units_describe_size(*(const int64_t *)value, text), writer->out);
@@ -144,6 +147,7 @@ static void write_value(const struct writer *writer, const struct config_key *ke
   case KEY_USER:
   case KEY_GROUP:
   case KEY_DURATION:
+  case KEY_WAIT:
   case KEY_SIZE:
   case KEY_FREQUENCY:
   case KEY_PACE:
@@ -218,6 +222,7 @@ static bool is_present(const struct config_key *key, const void *value) {
   case KEY_SECTION:
     return key->child == SECTION_RECORD   ? ((const struct config_record *)value)->file != NULL
            : key->child == SECTION_ROTATE ? rotate->every_ns != 0 || rotate->size != 0
+           : key->child == SECTION_BATCH  ? ((const struct config_batch *)value)->most > 0
            : key->child == SECTION_SHADOW ? ((const struct config_shadow *)value)->file != NULL
            : key->child == SECTION_ALLOW  ? allow->user_count + allow->group_count > 0
                                           : true;

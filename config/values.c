@@ -212,6 +212,14 @@ static void read_duration(struct reader *reader, const struct config_key *key, c
   read_quantity(reader, key, node, &durations, target);
 }
 
+static void read_wait(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  if (node->kind == NODE_TEXT && strcmp(node->text, "auto") == 0) {
+    *(int64_t *)target = 0;
+  } else {
+    read_duration(reader, key, node, target);
+  }
+}
+
 static void read_size(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   read_quantity(reader, key, node, &byte_sizes, target);
 }
@@ -525,7 +533,7 @@ void value_read(struct reader *reader, const struct config_key *key, const struc
       [KEY_MODE] = read_mode,           [KEY_USER] = read_user,     [KEY_GROUP] = read_group,    [KEY_USERS] = read_users,
       [KEY_GROUPS] = read_groups,       [KEY_PIXELS] = read_pixels, [KEY_DTYPE] = read_dtype,    [KEY_SHAPE] = read_shape,
       [KEY_FREQUENCY] = read_frequency, [KEY_PACE] = read_pace,     [KEY_PATH] = read_path_here, [KEY_TEXT] = read_text,
-      [KEY_DEVICES] = read_devices,
+      [KEY_DEVICES] = read_devices,     [KEY_WAIT] = read_wait,
   };
   if (node->kind != NODE_INVALID) {
     readers[key->type](reader, key, node, target);

@@ -30,6 +30,7 @@
 #include "daemon/sink/results.h"
 #include "daemon/state/exec.h"
 #include "daemon/state/state.h"
+#include "gpu/model/model.h"
 
 #define DEFAULT_PATH "/etc/framed/framed.yaml"
 
@@ -270,9 +271,11 @@ static bool go_on(const struct options *options, enum exit_status *status) {
   struct config_errors *errors = receipt == EXEC_WHOLE ? config_errors_new() : NULL;
   if (errors) {
     server_pass_config(&text, &codec);
+    server_take_models(&codec);
   }
   struct config *config = text ? footprint_parse("what was handed over", text, errors) : NULL;
   free(text);
+  model_forget_files();
   char keys[256] = "";
   enum file_change change = config && codec.by_manager ? compare_file(options->path, config, keys, sizeof keys) : FILE_SAME;
   if (config && change != FILE_NEEDS_START) {

@@ -115,9 +115,26 @@ struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct g
   return negotiate_all(chain, requests, error) ? chain : gpu_chain_free(chain);
 }
 
+/* Between two stages with state frames follow each other on a GPU, where none can wait for those of other sessions. */
+static bool passes_state_by(const struct gpu_chain *chain, unsigned index, struct gpu_error *error) {
+  const struct stage_plan *plan = &chain->plans[index];
+  bool is_between = (int)index > chain->first_stateful && (int)index < chain->last_stateful && chain->first_stateful >= 0;
+  if (!is_between || !plan->stage->joins || !plan->stage->joins(plan)) {
+    return true;
+  }
+  gpu_error_set(error, 0, "leave `batch` out of the model, or put the stages with state on one side of it",
+                "stages[%u] (%s) computes batches, and there are stages with state before it and after it", index,
+                plan->stage->name);
+  error->stage = (int)index;
+  return false;
+}
+
 bool chain_runs(const struct gpu_chain *chain, bool on_cuda, struct gpu_error *error) {
   for (unsigned i = 0; i < chain->length; i++) {
     const struct stage_plan *plan = &chain->plans[i];
+    if (on_cuda && !passes_state_by(chain, i, error)) {
+      return false;
+    }
     const char *why = on_cuda ? plan->not_on_cuda : plan->not_on_cpu;
     if (why) {
       const char *remedy = strstr(why, "; ");
@@ -153,6 +170,15 @@ const struct frame_format *gpu_chain_input(const struct gpu_chain *chain) { retu
 
 const struct frame_format *gpu_chain_output(const struct gpu_chain *chain) {
   return chain->length == 0 ? &chain->input : &chain->plans[chain->length - 1].output;
+}
+
+void gpu_chain_count_users(struct gpu_chain *chain, unsigned users) {
+  for (unsigned i = 0; i < chain->length; i++) {
+    struct stage_plan *plan = &chain->plans[i];
+    if (plan->stage->count_users) {
+      plan->stage->count_users(plan, users);
+    }
+  }
 }
 
 const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index) {

@@ -123,6 +123,9 @@ bool gpu_chain_is_foreign(const struct gpu_chain *chain);
 const struct frame_format *gpu_chain_input(const struct gpu_chain *chain);
 const struct frame_format *gpu_chain_output(const struct gpu_chain *chain);
 const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index); /* NULL behind the last */
+/* Says anew how many slots its programs have in all, for stages that share what they run: 0 once another chain is to take its
+ * place, whose programs are made while these still run. */
+void gpu_chain_count_users(struct gpu_chain *chain, unsigned users);
 /* The names of the classes in the result, or NULL. */
 const char *const *gpu_chain_labels(const struct gpu_chain *chain, unsigned *count);
 /* Device memory that one program with `slots` slots takes, in bytes. (The CPU backend takes less: it works on the
@@ -213,10 +216,11 @@ struct gpu_program *gpu_program_free(struct gpu_program *program);
 
 struct gpu_frame {
   uint64_t sequence;
-  bool restart; /* first frame of a session: state starts anew */
-  bool notify;  /* call wake() when it is done (the `callback` completion) */
-  bool timed;   /* shall have times, whatever `timed_one_in` says, unless times are off */
-  bool again;   /* it was on a device that failed, and runs once more */
+  bool restart;     /* first frame of a session: state starts anew */
+  bool notify;      /* call wake() when it is done (the `callback` completion) */
+  bool timed;       /* shall have times, whatever `timed_one_in` says, unless times are off */
+  bool again;       /* it was on a device that failed, and runs once more */
+  int64_t deadline; /* CLOCK_MONOTONIC: when its result should be there, for stages that might wait for others; 0: none */
 };
 
 /* [lane] Enqueues copy in, stages, copy out and completion on the slot's stream. False: the device is dead. */
@@ -247,6 +251,7 @@ struct gpu_times {
   int64_t modelled, model;  /* when the last stage that runs a model was done, and the ns that such stages took of the kernels'
                              * time, without the wait for an instance */
   uint64_t instance;        /* which instance of its model that one ran, from 1; 0: no model took part */
+  uint64_t batch;           /* frames that went through that model together; 0: this one went by itself */
 };
 
 /* [lane] Valid once the slot's frame is DONE and before its next submit. False if the frame has no times: it was not one

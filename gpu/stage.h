@@ -93,6 +93,8 @@ struct stage_counter; /* backend.h */
 struct stage_run {
   unsigned instance;            /* which of its model took the frame, from 1; */
   struct stage_counter *served; /* what counts the frames of that one, for the caller to raise; NULL: nothing does */
+  unsigned batch;               /* frames that went through it together, this one among them; 0: it went by itself */
+  int64_t from, until;          /* CLOCK_MONOTONIC: when a frame that was handed over was computed on the CPU */
   void *began, *ended;          /* of a GPU: events (cudaEvent_t) to record around the model; NULL: the frame has no times */
 };
 
@@ -108,10 +110,13 @@ struct stage_call {
   uint64_t sequence;  /* the frame's number within its session */
   bool restart;       /* first frame of a session: `state` must be taken as empty */
   bool again;         /* the frame was on a device that failed, and runs once more */
-  void *attached;     /* what attach() gave, and the number of the slot within it; NULL on the CPU */
+  int64_t deadline;   /* CLOCK_MONOTONIC: when the result should be there; 0: it has none */
+  void *attached;     /* what attach() or join() gave, and the number of the slot within it; NULL without them */
   unsigned slot;
   struct stage_run *run; /* for a stage that runs a model, else NULL */
-  char *problem;         /* STAGE_TEXT bytes, empty at first: where run() says in one sentence why it failed */
+  void *stream, *ready;  /* of a frame that is handed over on a GPU: its cudaStream_t, and the cudaEvent_t of its input */
+  void (*resume)(struct stage_call *call); /* of a frame that is handed over: it was computed. Any thread */
+  char *problem; /* STAGE_TEXT bytes, empty at first: where run() says in one sentence why it failed */
 };
 
 struct stage_descriptor {
@@ -130,6 +135,9 @@ struct stage_descriptor {
   /* Frees what prepare() made, after it gave true. NULL: nothing. */
   void (*release)(struct stage_plan *plan);
 
+  /* `users` of the plan is another number. NULL: nothing depends on it. */
+  void (*count_users)(struct stage_plan *plan, unsigned users);
+
   /* Makes what the frames of one session share on the host, with a program on its device; on NULL `problem` says why. end()
    * frees it once no frame is left. NULL: nothing. */
   void *(*begin)(const struct stage_plan *plan, bool on_cuda, char problem[STAGE_TEXT]);
@@ -147,6 +155,14 @@ struct stage_descriptor {
   void *(*attach)(struct gpu_device *device, const struct stage_plan *plan, const struct stage_buffers *slots, unsigned count,
                   bool *beside, struct gpu_error *error);
   void (*detach)(void *attached);
+
+  /* For a stage that may compute frames of several programs together, in threads of its own, if joins() says so of the plan.
+   * join() gives a program its place among them, leave() takes it back once none of the program's frames is there; for threads
+   * that set up; NULL on error. hand() takes a frame, in any thread, and the call with it until resume(). NULL: it does not. */
+  bool (*joins)(const struct stage_plan *plan);
+  void *(*join)(struct gpu_device *device, const struct stage_plan *plan, struct gpu_error *error);
+  void (*leave)(void *joined);
+  void (*hand)(struct stage_call *call);
 
   /* Whether the frame of that number is enqueued differently from others, so that a captured graph cannot stand for it. NULL:
    * none is. (Where the stage has state, the first frame of a session is too; that is known without asking.) */

@@ -14,7 +14,7 @@ _Static_assert((int)CONFIG_MAX_SIDES == (int)MODEL_MOST_RANK, "a configured shap
 static void close_model(void *model) { model_release(model); }
 static void close_shadow(void *shadow) { shadow_free(shadow); }
 
-static struct model *open_file(const struct config_model *config, const char *file, struct gpu_error *error) {
+static struct model *open_file(const struct config_model *config, const char *file, unsigned most, struct gpu_error *error) {
   struct model_shape shapes[CONFIG_MAX_SHAPES];
   for (unsigned i = 0; i < config->shape_count; i++) {
     shapes[i] = (struct model_shape){.input = config->shapes[i].input, .rank = config->shapes[i].rank};
@@ -27,6 +27,7 @@ static struct model *open_file(const struct config_model *config, const char *fi
       .instances = config->instances,
       .memory = (size_t)config->memory,
       .precision = config->precision == CONFIG_FLOAT32 ? MODEL_FLOAT32 : MODEL_TF32,
+      .batch = {.most = most, .wait_ns = config->batch.wait_ns},
   };
   return model_open(&settings, error);
 }
@@ -75,7 +76,7 @@ static uint64_t contents_of(const struct model *model) {
 
 static bool open_shadow(struct config_model *model, struct config_errors *errors) {
   struct gpu_error error = {.stage = -1};
-  struct model *other = open_file(model, model->shadow.file, &error);
+  struct model *other = open_file(model, model->shadow.file, model->batch.most > 0 ? 1 : 0, &error); /* frame by frame */
   bool comparable = other && is_comparable(model->open, other);
   model->shadow.close = close_shadow;
   model->shadow.contents = other ? contents_of(other) : 0;
@@ -93,7 +94,7 @@ static bool open_shadow(struct config_model *model, struct config_errors *errors
 bool models_open(struct config_model *model, struct config_errors *errors) {
   struct gpu_error error = {.stage = -1};
   model->close = close_model;
-  model->open = open_file(model, model->file, &error);
+  model->open = open_file(model, model->file, model->batch.most, &error);
   if (!model->open) {
     report(model, model->file_at, &error, errors);
     return false;
@@ -141,6 +142,30 @@ static void print_model(FILE *out, const struct config_model *model) {
           text_of_bytes(summary.instances * summary.weight_bytes, together));
 }
 
+/* On a GPU there is a graph for each power of two below the most, with weights and places of its own. */
+static void print_batch(FILE *out, const struct config_model *model) {
+  struct model_summary summary;
+  char frames[BYTES_TEXT], weights[BYTES_TEXT];
+  size_t each = model_input(model->open)->bytes;
+  unsigned sizes = 1, rows = 1, all = 1;
+  model_summary(model->open, &summary);
+  if (summary.batch.most < 2) {
+    return;
+  }
+  for (unsigned i = 0; i < model_output_count(model->open); i++) {
+    each += model_output(model->open, i)->bytes;
+  }
+  for (; rows < summary.batch.most && !summary.is_padded; rows *= 2, sizes++) {
+    all += rows;
+  }
+  all += summary.batch.most - 1;
+  fprintf(out, "note: model '%s' computes up to %u frames together: %s of memory for them in each of %u instances",
+          name_of(model), summary.batch.most, text_of_bytes(summary.batch.most * each, frames), summary.instances);
+  text_of_bytes(all * each, frames);
+  fprintf(out, "; on a GPU %s for them, and the weights %u times (%s)\n", frames, sizes,
+          text_of_bytes(sizes * summary.weight_bytes, weights));
+}
+
 void models_print(FILE *out, const struct config *config) {
   static const char *const head =
       "\nMODEL            INPUT                  OUTPUT                         INSTANCES     WEIGHTS    TOGETHER\n";
@@ -151,6 +176,11 @@ void models_print(FILE *out, const struct config *config) {
       fputs(any ? "" : head, out);
       print_model(out, model);
       any = true;
+    }
+  }
+  for (unsigned i = 0; i < config->model_count; i++) {
+    if (config->models[i]->open && !has_open(config, i, config->models[i]->open)) {
+      print_batch(out, config->models[i]);
     }
   }
   for (unsigned i = 0; i < config->model_count; i++) {

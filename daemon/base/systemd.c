@@ -250,11 +250,7 @@ static bool set_number(const char *variable, long number) {
 }
 
 /* Each number is looked at there: one that nothing comes with makes all of them unknown. */
-static bool receive_place(int place) {
-  int flags = fcntl(place, F_GETFD);
-  bool comes = flags >= 0 && !(flags & FD_CLOEXEC);
-  return comes || dup2(STDERR_FILENO, place) >= 0;
-}
+static bool receive_place(int place) { return fcntl(place, F_SETFD, 0) == 0 || dup2(STDERR_FILENO, place) >= 0; }
 
 bool systemd_pass_again(void) {
   bool there = passed.as_given;

@@ -9,6 +9,14 @@ static bool dispatch_is_late(const struct flow *flow, const struct frame *frame,
   return flow->deadline_ns > 0 && now - frame->began > flow->deadline_ns;
 }
 
+/* When its result is late, or 0. */
+static int64_t deadline_of(const struct flow *flow, const struct frame *frame) {
+  if (frame->recorded || (frame->deadline == 0 && flow->deadline_ns == 0)) {
+    return 0;
+  }
+  return frame->deadline != 0 ? frame->deadline : frame->began + flow->deadline_ns;
+}
+
 static void submit(struct flow *flow, struct slot *slot, int64_t now) {
   bool restart = slot->frame.restart || flow->restart_owed;
   struct gpu_frame frame = {
@@ -17,6 +25,7 @@ static void submit(struct flow *flow, struct slot *slot, int64_t now) {
       .again = slot->frame.again,
       .notify = !flow->spin,
       .timed = account_is_traced(flow->account),
+      .deadline = deadline_of(flow, &slot->frame),
   };
   struct session_view *view = &flow->account->now;
   if (view->submitted == view->completed) {

@@ -68,6 +68,7 @@ static struct trace_record make_record(const struct frame *frame, enum fate fate
       .modelled = frame->device.modelled,
       .model = frame->device.model,
       .instance = frame->device.instance,
+      .batch = frame->device.batch,
       .fate = (uint32_t)fate,
       .stream = frame->stream,
   };

@@ -21,6 +21,7 @@ struct trace_record {
   int64_t h2d, kernel, d2h;                       /* ns of service, each up to the end of its step */
   int64_t modelled, model;                        /* the same of models, within the kernels; 0: there is none */
   uint64_t instance;                              /* which of the last model, from 1 */
+  uint64_t batch;                                 /* frames that went through it together; 0: this one by itself */
   uint32_t fate;                                  /* enum fate */
   uint32_t stream;                                /* index in its session; meaningless unless `begin` is set */
 };

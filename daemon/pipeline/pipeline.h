@@ -242,6 +242,8 @@ struct pipeline_snapshot {
   const char *model;                            /* the file of its model; NULL: it runs none */
   unsigned instances;                           /* of that, */
   uint64_t served[MODEL_MOST_INSTANCES];        /* and the frames of each, with all pipelines that run it */
+  unsigned most_batched;                        /* frames that it may take at once; 0: it takes each by itself */
+  uint64_t batches[MODEL_MOST_BATCH];           /* with one frame, with two ..., of all pipelines that run it */
   struct shadow_report shadow;                  /* of its model, with all pipelines that run that; without a file: none */
 };
 

@@ -25,6 +25,7 @@ bool pipeline_begin_restage(struct pipeline *pipeline, const struct config_pipel
     return false;
   }
   pipeline->restage = (struct restage){.config = config, .chain = chain};
+  gpu_chain_count_users(pipeline->chain, 0);
   return true;
 }
 
@@ -67,4 +68,5 @@ void pipeline_end_restage(struct pipeline *pipeline) {
   }
   pipeline->restage.chain = gpu_chain_free(pipeline->restage.chain);
   pipeline->restage.config = NULL;
+  gpu_chain_count_users(pipeline->chain, pipeline->config->slots * pipeline->config->source.clients);
 }

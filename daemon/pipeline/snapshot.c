@@ -321,6 +321,7 @@ static void fill_model(const struct pipeline *pipeline, struct pipeline_snapshot
     model_summary(plan->object, &summary);
     snapshot->model = summary.file;
     snapshot->instances = model_served(plan->object, snapshot->served);
+    snapshot->most_batched = model_batches(plan->object, snapshot->batches);
   }
   if (plan && plan->shadow) {
     shadow_report(plan->shadow, &snapshot->shadow);

@@ -19,6 +19,7 @@
 #include "daemon/state/fd_table.h"
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
+#include "gpu/model/model.h"
 
 #define PATIENCE  (100 * NS_PER_MS) /* with a lane that may be within a call to a device */
 #define PARK_TIME (5 * NS_PER_S)    /* for a lane to finish a turn on a machine with too much to do */
@@ -27,9 +28,36 @@
 
 #define ENDED_WITHOUT_A_WORD "the process before ended without a word"
 
-enum { ROUNDS = 64 };
+enum { ROUNDS = 64, MOST_FILES = 128 /* of models */ };
 
 void server_pass_config(char **text, struct codec *codec) { codec_pass_text(codec, text); }
+
+/* Files of models as they were opened: what stands in their place by now may be of no use, and is for a reload to take. A
+ * process that the manager starts opens what is there. */
+static void put_models(struct codec *codec) {
+  struct model_file files[MOST_FILES];
+  unsigned count = codec->live || codec->by_manager ? 0 : model_files(files, MOST_FILES);
+  CODEC_PASS(codec, count);
+  for (unsigned i = 0; i < count; i++) {
+    codec_pass_text(codec, &files[i].path);
+    codec_pass_descriptor(codec, &files[i].descriptor); /* stays open */
+    free(files[i].path);
+  }
+}
+
+void server_take_models(struct codec *codec) {
+  unsigned count = 0;
+  codec_pass_below(codec, &count, MOST_FILES + 1);
+  for (unsigned i = 0; i < count && !codec->broken; i++) {
+    struct model_file file = {.descriptor = -1};
+    codec_pass_text(codec, &file.path);
+    codec_pass_descriptor(codec, &file.descriptor);
+    if (file.path && file.descriptor >= 0) {
+      model_remember_file(file.path, file.descriptor);
+    }
+    free(file.path);
+  }
+}
 
 static void pass_server(struct server *server, struct codec *codec) {
   /* At a restart the stop is done by leaving, and a stop that was killed is not to go on. */
@@ -89,6 +117,7 @@ static void suspect(struct server *server, bool fault, unsigned device) {
 static void handover_put(struct server *server, struct codec *codec) {
   char *text = server->config->text;
   server_pass_config(&text, codec);
+  put_models(codec);
   pass_server(server, codec);
   engine_put(server->engine, codec);
   for (unsigned i = 0; i < server->pipeline_count; i++) {

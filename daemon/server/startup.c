@@ -247,7 +247,6 @@ void server_serve(struct server *server) {
   if (start_all(server, &failure)) {
     say_ready(server);
     gpu_hurry(false);
-    exec_settle();
     exec_reserve();
     server->report(server, SERVER_SERVES, NULL);
   } else {

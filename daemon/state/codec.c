@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/base/rights.h"
@@ -133,7 +134,20 @@ void codec_map(struct codec *codec, int before, int now) {
     codec->descriptors = more;
     codec->descriptor_room = room;
   }
-  codec->descriptors[codec->descriptor_count++] = (struct codec_descriptor){.before = before, .now = now};
+  struct stat status = {0};
+  (void)fstat(now, &status);
+  codec->descriptors[codec->descriptor_count++] =
+      (struct codec_descriptor){.before = before, .now = now, .device = status.st_dev, .inode = status.st_ino};
+}
+
+bool codec_has_all(const struct codec *codec) {
+  bool all = true;
+  for (unsigned i = 0; i < codec->descriptor_count && all; i++) {
+    const struct codec_descriptor *descriptor = &codec->descriptors[i];
+    struct stat status;
+    all = fstat(descriptor->now, &status) == 0 && status.st_dev == descriptor->device && status.st_ino == descriptor->inode;
+  }
+  return all;
 }
 
 static int codec_find(struct codec *codec, int before) {

@@ -14,10 +14,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct codec_descriptor {
   int before, now; /* its number in the process that wrote, and in this one */
   bool taken;
+  dev_t device; /* what it is of, for whoever asks later whether it still is */
+  ino_t inode;
 };
 
 struct codec {
@@ -57,6 +60,8 @@ void codec_pass_descriptor(struct codec *codec, int *fd);
 
 /* For reading: one that had that number has this one now. It is taken over. */
 void codec_map(struct codec *codec, int before, int now);
+/* Whether each descriptor that came is still the same, taken or not. */
+bool codec_has_all(const struct codec *codec);
 /* Whether all of it was taken, and nothing more. */
 bool codec_is_at_end(const struct codec *codec);
 /* Closes the descriptors that came with it and nobody took. */

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/base/systemd.h"
@@ -23,20 +22,11 @@
 enum { FIRST = STDERR_FILENO + 1, PATH_ROOM = 4096 };
 enum { RESERVE = 2 }; /* descriptors: of a pipe for the service manager to say that it has it */
 
-/* A descriptor that came with the codec, and what it was of. */
-struct given {
-  int fd;
-  dev_t device;
-  ino_t inode;
-};
-
 static struct {
   char **argv;
   char program[PATH_ROOM];
   int reserve[RESERVE]; /* 0: none */
   uint64_t name;        /* of the state that it received by the variable */
-  struct given *given;  /* NULL: nothing, or it is not known */
-  unsigned given_count, given_room;
 } call;
 
 /* Who was started by a link gets what that names by the time of an upgrade. */
@@ -111,59 +101,26 @@ static enum exec_receipt exec_find(struct codec *codec, struct failure *failure)
   return is_journal ? EXEC_NONE : EXEC_WHOLE;
 }
 
-static bool note_given(int fd) {
-  struct stat status;
-  if (call.given_count == call.given_room) {
-    unsigned room = 2 * call.given_room + 64;
-    struct given *more = realloc(call.given, room * sizeof *more);
-    if (!more) {
-      return false;
-    }
-    call.given = more;
-    call.given_room = room;
-  }
-  if (fstat(fd, &status) == 0) {
-    call.given[call.given_count++] = (struct given){.fd = fd, .device = status.st_dev, .inode = status.st_ino};
-  }
-  return true;
-}
-
-/* All that is open by now. */
-static void note_all_given(void) {
+/* A number that makes no sense may be that of a descriptor which this process opens for itself: only those that are open by now
+ * are to be had, and the image is nobody's. */
+static void map_given(struct codec *codec) {
   DIR *folder = opendir("/proc/self/fd");
-  bool known = folder != NULL;
   const struct dirent *entry;
-  while (known && (entry = readdir(folder)) != NULL) {
+  while (folder && (entry = readdir(folder)) != NULL) {
     int fd = (int)strtol(entry->d_name, NULL, 10); /* "." and ".." are 0 */
-    known = fd < FIRST || fd == dirfd(folder) || note_given(fd);
+    if (fd >= FIRST && fd != dirfd(folder)) {
+      codec_map(codec, fd, fd);
+    }
   }
+  codec->same_descriptors = !folder;
   if (folder) {
     closedir(folder);
-  }
-  if (!known) {
-    exec_settle();
-  }
-}
-
-/* A number that makes no sense may be that of a descriptor which this process opens for itself: only those that came are to be
- * had, and the image is nobody's. */
-static void map_given(struct codec *codec) {
-  codec->same_descriptors = call.given_count == 0;
-  for (unsigned i = 0; i < call.given_count; i++) {
-    codec_map(codec, call.given[i].fd, call.given[i].fd);
-  }
-  if (codec->same_descriptors) {
+  } else {
     codec_map(codec, image_left_fd(), image_left_fd());
   }
   for (unsigned i = 0; i < codec->descriptor_count; i++) {
     codec->descriptors[i].taken = codec->descriptors[i].now == image_left_fd();
   }
-}
-
-void exec_settle(void) {
-  free(call.given);
-  call.given = NULL;
-  call.given_count = call.given_room = 0;
 }
 
 /* The manager keeps its own of each until it has read that it need not, and sockets of which it has one look like those of
@@ -176,9 +133,6 @@ static void wait_for_manager(void) {
 
 enum exec_receipt exec_receive(struct codec *codec, struct failure *failure) {
   enum exec_receipt receipt = exec_find(codec, failure);
-  if (receipt == EXEC_WHOLE) {
-    note_all_given();
-  }
   if (receipt == EXEC_WHOLE && !codec->by_manager) {
     map_given(codec);
   } else if (receipt == EXEC_UNUSABLE) {
@@ -267,15 +221,10 @@ bool exec_execute(const char *program, const struct codec *codec, struct failure
 
 /* -- once more ------------------------------------------------------------------------------------------------------- */
 
-static bool is_there(const struct given *given) {
-  struct stat status;
-  return fstat(given->fd, &status) == 0 && status.st_dev == given->device && status.st_ino == given->inode;
-}
-
-static bool keep_given(void) {
-  bool all = call.given_count > 0;
-  for (unsigned i = 0; i < call.given_count; i++) {
-    all = all && is_there(&call.given[i]) && exec_pass(call.given[i].fd, true);
+static bool keep_given(const struct codec *codec) {
+  bool all = !codec->same_descriptors && codec_has_all(codec) && exec_pass(image_left_fd(), true);
+  for (unsigned i = 0; i < codec->descriptor_count && all; i++) {
+    all = exec_pass(codec->descriptors[i].now, true);
   }
   return all;
 }
@@ -299,7 +248,7 @@ bool exec_repeat(const struct codec *codec, bool stops, bool reloads, struct fai
   sigset_t all, before;
   exec_use_reserve();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (!keep_given() || !pass_state(codec)) {
+  if (!keep_given(codec) || !pass_state(codec)) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over is not as it came");
   } else {
     if (codec->by_manager) {

@@ -43,8 +43,6 @@ bool exec_execute(const char *program, const struct codec *codec, struct failure
  * somebody asked for that meanwhile, and the next one is to do it. Returns only if that fails; then descriptors may have lost
  * their meaning. */
 bool exec_repeat(const struct codec *codec, bool stops, bool reloads, struct failure *failure);
-/* What it received is in use, and will not be needed once more. */
-void exec_settle(void);
 /* Executes this program anew, with nothing but the journal of a process that `was_killed`; signals wait as with a codec.
  * Returns only if that fails. */
 void exec_start_over(bool was_killed, struct failure *failure);

@@ -187,12 +187,15 @@ static json_t *numbers_document(uint64_t bits) {
 }
 
 static json_t *model_document(const struct pipeline_snapshot *snapshot) {
-  json_t *instances = json_array();
+  json_t *instances = json_array(), *batches = json_array();
   for (unsigned i = 0; i < snapshot->instances; i++) {
     json_array_append_new(instances, count(snapshot->served[i]));
   }
-  return json_pack("{s:o, s:o}", "file", snapshot->model ? answer_string(snapshot->model) : json_null(), "instances",
-                   instances);
+  for (unsigned i = 0; i < snapshot->most_batched; i++) {
+    json_array_append_new(batches, count(snapshot->batches[i]));
+  }
+  return json_pack("{s:o, s:o, s:o}", "file", snapshot->model ? answer_string(snapshot->model) : json_null(), "instances",
+                   instances, "batches", batches);
 }
 
 static json_t *shadow_document(const struct shadow_report *shadow) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/measure/clock.h"
+#include "daemon/status/reply.h"
 
 #define LONGEST_S 60.0
 #define OLDEST_S  1e9
@@ -63,13 +64,6 @@ bool links_read(const char *text, size_t length, int64_t now, enum link_role *ro
   return fine;
 }
 
-static void answer(struct http_request *request, unsigned code, json_t *document) {
-  struct http_answer answer = {.status = code, .type = "application/json", .body = json_dumps(document, JSON_INDENT(1))};
-  answer.length = answer.body ? strlen(answer.body) : 0;
-  json_decref(document);
-  http_answer(request, &answer);
-}
-
 void links_answer(struct http_request *request, struct pipeline *pipeline) {
   char problem[LINKS_PROBLEM];
   enum link_role role;
@@ -77,14 +71,14 @@ void links_answer(struct http_request *request, struct pipeline *pipeline) {
   size_t length;
   const char *body = http_body(request, &length);
   if (!pipeline) {
-    answer(request, 404, answer_error_document("there is no such pipeline", NULL));
+    reply_json(request, 404, answer_error_document("there is no such pipeline", NULL), NULL);
   } else if (!body) {
-    answer(request, 413, answer_error_document("a link says less", "send 4096 bytes at most"));
+    reply_json(request, 413, answer_error_document("a link says less", "send 4096 bytes at most"), NULL);
   } else if (!links_read(body, length, clock_now(), &role, &state, problem)) {
-    answer(request, 400, answer_error_document(problem, "framed(8) says what a link tells"));
+    reply_json(request, 400, answer_error_document(problem, "framed(8) says what a link tells"), NULL);
   } else {
     pipeline_hear_link(pipeline, role, &state);
-    answer(request, 200, json_pack("{s:b}", "ok", 1));
+    reply_json(request, 200, json_pack("{s:b}", "ok", 1), NULL);
   }
 }
 

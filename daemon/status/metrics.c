@@ -14,6 +14,8 @@
 #include "daemon/measure/clock.h"
 #include "daemon/measure/history.h"
 #include "daemon/status/links.h"
+#include "daemon/status/metrics_format.h"
+#include "daemon/status/metrics_models.h"
 #include "daemon/status/status.h"
 #include "gpu/nvml.h"
 
@@ -80,45 +82,6 @@ static const struct {
     {"framed_overlap_speedup", "gauge", "Work of the engines in the last ten seconds over the time with frames on the device.",
      overlap_speedup},
 };
-
-/* -- the text format ------------------------------------------------------------------------------------------------ */
-
-static void write_head(FILE *out, const char *name, const char *type, const char *help) {
-  fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-static void write_label_value(FILE *out, const char *value) {
-  for (; *value; value++) {
-    if (*value == '\n') {
-      fputs("\\n", out);
-      continue;
-    }
-    if (*value == '"' || *value == '\\') {
-      fputc('\\', out);
-    }
-    fputc(*value, out);
-  }
-}
-
-/* Labels go as name, value pairs up to a NULL name. */
-struct label {
-  const char *name, *value;
-};
-
-static void write_labels(FILE *out, const char *metric, const struct label *labels) {
-  fputs(metric, out);
-  for (const struct label *label = labels; label->name; label++) {
-    fprintf(out, "%c%s=\"", label == labels ? '{' : ',', label->name);
-    write_label_value(out, label->value);
-    fputc('"', out);
-  }
-  fputs("} ", out);
-}
-
-static void write_count(FILE *out, const char *metric, const struct label *labels, uint64_t value) {
-  write_labels(out, metric, labels);
-  fprintf(out, "%llu\n", (unsigned long long)value);
-}
 
 /* -- metrics ---------------------------------------------------------------------------------------------------------- */
 
@@ -328,59 +291,6 @@ static void write_fates(const struct report *report) {
   }
 }
 
-static void write_models(const struct report *report) {
-  static const char *const name = "framed_model_frames_total";
-  char number[16];
-  write_head(report->out, name, "counter",
-             "Frames that each instance of a pipeline's model computed, for all pipelines that run it.");
-  for (unsigned p = 0; p < report->view.pipeline_count; p++) {
-    const struct pipeline_snapshot *snapshot = &report->pipelines[p];
-    for (unsigned i = 0; i < snapshot->instances; i++) {
-      snprintf(number, sizeof number, "%u", i + 1);
-      write_count(report->out, name, (struct label[]){{"pipeline", snapshot->name}, {"instance", number}, {0}},
-                  snapshot->served[i]);
-    }
-  }
-}
-
-/* Only of pipelines that have one. */
-static void write_shadow_measures(const struct report *report, const char *name, const char *help,
-                                  double (*measure)(const struct shadow_report *)) {
-  write_head(report->out, name, "gauge", help);
-  for (unsigned p = 0; p < report->view.pipeline_count; p++) {
-    const struct pipeline_snapshot *snapshot = &report->pipelines[p];
-    if (snapshot->shadow.file) {
-      write_labels(report->out, name, (struct label[]){{"pipeline", snapshot->name}, {0}});
-      fprintf(report->out, "%.9g\n", measure(&snapshot->shadow));
-    }
-  }
-}
-
-static double shadow_largest(const struct shadow_report *shadow) { return shadow->largest; }
-static double shadow_mean(const struct shadow_report *shadow) { return shadow->mean; }
-static double shadow_agreement(const struct shadow_report *shadow) { return shadow->agreement; }
-
-static void write_shadows(const struct report *report) {
-  static const char *const name = "framed_shadow_frames_total";
-  write_head(report->out, name, "counter", "Frames of a model with a shadow, by what that did with them.");
-  for (unsigned p = 0; p < report->view.pipeline_count; p++) {
-    const struct pipeline_snapshot *snapshot = &report->pipelines[p];
-    const struct shadow_report *shadow = &snapshot->shadow;
-    const struct {
-      const char *result;
-      uint64_t count;
-    } results[] = {{"compared", shadow->compared}, {"skipped", shadow->skipped}, {"failed", shadow->failed}};
-    for (size_t i = 0; i < sizeof results / sizeof results[0] && shadow->file; i++) {
-      write_count(report->out, name, (struct label[]){{"pipeline", snapshot->name}, {"result", results[i].result}, {0}},
-                  results[i].count);
-    }
-  }
-  write_shadow_measures(report, "framed_shadow_difference_largest", "Of two elements of the outputs.", shadow_largest);
-  write_shadow_measures(report, "framed_shadow_difference_mean", "Of all elements of the outputs.", shadow_mean);
-  write_shadow_measures(report, "framed_shadow_agreement", "Share of results whose largest element is at the same place.",
-                        shadow_agreement);
-}
-
 static void write_histogram(FILE *out, const char *pipeline, const char *step, const struct histogram_view *view) {
   uint64_t below = 0;
   unsigned fine = 0;
@@ -445,8 +355,7 @@ char *metrics_text(const struct status_ops *ops) {
     write_states(&report);
     write_bounds(&report);
     write_fates(&report);
-    write_models(&report);
-    write_shadows(&report);
+    metrics_write_models(report.out, report.pipelines, report.view.pipeline_count);
     links_write_metrics(report.out, report.pipelines, report.view.pipeline_count);
     write_latencies(&report);
     text = stream_close(&stream);

@@ -15,9 +15,10 @@
 #include "daemon/status/http.h"
 #include "daemon/status/links.h"
 #include "daemon/status/live.h"
+#include "daemon/status/reply.h"
 #include "daemon/status/trace_text.h"
 
-enum { NAME_LIMIT = 64, JSON_FORM = JSON_INDENT(1) | JSON_REAL_PRECISION(15) };
+enum { NAME_LIMIT = 64 };
 
 static const struct http_limits limits = {
     .connections = 64, .share = 16, .waiting = 32, .kept = 8, .request_seconds = 5, .idle_seconds = 5, .answer_seconds = 60};
@@ -36,41 +37,7 @@ struct route {
   int detail; /* of commands which, of pictures the side */
 };
 
-/* -- answers -------------------------------------------------------------------------------------------------------- */
-
-static void answer_text(struct http_request *request, unsigned code, const char *type, char *text, const char *allow) {
-  struct http_answer answer = {.status = code, .type = type, .allow = allow, .body = text, .length = text ? strlen(text) : 0};
-  http_answer(request, &answer);
-}
-
-/* Into memory that suffices, since a text that grows may lack a part where it could not. With an end of line behind it, so that
- * the shell's prompt is not glued to what curl shows. */
-static char *json_text(json_t *document) {
-  size_t length = document ? json_dumpb(document, NULL, 0, JSON_FORM) : 0;
-  char *text = length > 0 ? malloc(length + sizeof "\n") : NULL;
-  if (!text || json_dumpb(document, text, length, JSON_FORM) != length) {
-    free(text);
-    return NULL;
-  }
-  memcpy(text + length, "\n", sizeof "\n");
-  return text;
-}
-
-/* Takes `document`; NULL means that there was no memory for it, and so no answer. */
-static void answer_json(struct http_request *request, unsigned code, json_t *document, const char *allow) {
-  char *text = json_text(document);
-  json_decref(document);
-  answer_text(request, code, "application/json", text, allow);
-}
-
-static void on_server_answer(void *context, int code, json_t *body) {
-  if (code == 204) { /* which has no body */
-    json_decref(body);
-    answer_text(context, 204, "image/jpeg", strdup(""), NULL);
-  } else {
-    answer_json(context, (unsigned)code, body, NULL);
-  }
-}
+/* -- documents ------------------------------------------------------------------------------------------------------ */
 
 /* The page that a browser gets polls /v1/status and needs nothing from elsewhere. It lies in a file of its own, which the
  * assembler takes in, so that editors and browsers know it as what it is. */
@@ -84,7 +51,7 @@ __asm__(".pushsection .rodata\n"
 
 static void answer_page(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)status, (void)route, (void)name;
-  answer_text(request, 200, "text/html; charset=utf-8", strdup(status_page), NULL);
+  reply_text(request, 200, "text/html; charset=utf-8", strdup(status_page), NULL);
 }
 
 static void answer_status(struct status *status, struct http_request *request, const struct route *route, const char *name) {
@@ -93,14 +60,14 @@ static void answer_status(struct status *status, struct http_request *request, c
   if (document) { /* without it the page would not know whether commands are taken here */
     json_object_set_new(document, "read_only", json_boolean(status->read_only));
   }
-  answer_json(request, 200, document, NULL);
+  reply_json(request, 200, document, NULL);
 }
 
 /* 200 while what was asked for is so, else 503. */
 static void answer_judgement(struct status *status, struct http_request *request, bool live_only) {
   struct health *health = status->ops->health(status->ops->server);
   bool good = health && (live_only ? health->live : health->ok);
-  answer_json(request, health && !good ? 503 : 200, health ? health_document(health, live_only) : NULL, NULL);
+  reply_json(request, health && !good ? 503 : 200, health ? health_document(health, live_only) : NULL, NULL);
   free(health);
 }
 
@@ -116,14 +83,14 @@ static void answer_health(struct status *status, struct http_request *request, c
 
 static void answer_metrics(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
-  answer_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", metrics_text(status->ops), NULL);
+  reply_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", metrics_text(status->ops), NULL);
 }
 
 static void answer_config(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
   struct server_view view;
   status->ops->read(status->ops->server, &view);
-  answer_text(request, 200, "text/plain; charset=utf-8", strdup(view.config->text), NULL);
+  reply_text(request, 200, "text/plain; charset=utf-8", strdup(view.config->text), NULL);
 }
 
 /* -- traces --------------------------------------------------------------------------------------------------------- */
@@ -165,14 +132,14 @@ static void answer_trace(struct status *status, struct http_request *request, co
   (void)route, (void)name;
   double seconds;
   if (!parse_seconds(http_argument(request, "seconds"), &seconds)) {
-    answer_json(request, 400, answer_error_document("seconds is a number from 0.1 to 60", "ask for /v1/trace?seconds=2"), NULL);
+    reply_json(request, 400, answer_error_document("seconds is a number from 0.1 to 60", "ask for /v1/trace?seconds=2"), NULL);
   } else if (http_is(request, "HEAD")) {
-    answer_text(request, 200, "application/json", strdup(""), NULL);
+    reply_text(request, 200, "application/json", strdup(""), NULL);
   } else {
     const struct trace_order order = {.duration_ns = (int64_t)(seconds * (double)NS_PER_S),
                                       .wanted = is_wanted,
                                       .ready = on_trace,
-                                      .failed = on_server_answer,
+                                      .failed = reply_later,
                                       .context = request};
     status->ops->trace(status->ops->server, &order);
   }
@@ -197,9 +164,9 @@ static void answer_history(struct status *status, struct http_request *request, 
   (void)route;
   const struct pipeline *pipeline = find_pipeline(status, name);
   if (pipeline) {
-    answer_json(request, 200, past_document(pipeline_past(pipeline), clock_now()), NULL);
+    reply_json(request, 200, past_document(pipeline_past(pipeline), clock_now()), NULL);
   } else {
-    answer_json(request, 404, answer_error_document("there is no such pipeline", NULL), NULL);
+    reply_json(request, 404, answer_error_document("there is no such pipeline", NULL), NULL);
   }
 }
 
@@ -233,16 +200,16 @@ static bool parse_side(const char *text, enum picture_side *side) {
 /* What is asked for, all but the side. False: that was answered. */
 static bool parse_picture(struct http_request *request, const char *name, struct picture_order *order) {
   const char *as = http_argument(request, "as");
-  *order = (struct picture_order){.pipeline = name, .ready = on_picture, .failed = on_server_answer, .context = request};
+  *order = (struct picture_order){.pipeline = name, .ready = on_picture, .failed = reply_later, .context = request};
   order->heat = as && strcmp(as, "heat") == 0;
   if ((!as || order->heat) && parse_number(http_argument(request, "width"), WIDEST, USUAL_WIDTH, &order->width) &&
       parse_number(http_argument(request, "client"), MOST_PRODUCERS, 0, &order->producer)) {
     return true;
   }
-  answer_json(request, 400,
-              answer_error_document("width is a whole number of pixels, client the place of a producer, from 0, and as is heat",
-                                    "ask for in.jpg?width=320; a width of 0 is that of the frame"),
-              NULL);
+  reply_json(request, 400,
+             answer_error_document("width is a whole number of pixels, client the place of a producer, from 0, and as is heat",
+                                   "ask for in.jpg?width=320; a width of 0 is that of the frame"),
+             NULL);
   return false;
 }
 
@@ -253,7 +220,7 @@ static void answer_picture(struct status *status, struct http_request *request, 
   }
   order.side = (enum picture_side)route->detail;
   if (http_is(request, "HEAD")) {
-    answer_text(request, 200, "image/jpeg", strdup(""), NULL);
+    reply_text(request, 200, "image/jpeg", strdup(""), NULL);
   } else {
     status->ops->picture(status->ops->server, &order);
   }
@@ -266,9 +233,9 @@ static void answer_live_view(struct status *status, struct http_request *request
     return;
   }
   if (!parse_side(http_argument(request, "side"), &order.side)) {
-    answer_json(request, 400, answer_error_document("side is in or out", "ask for live?side=in"), NULL);
+    reply_json(request, 400, answer_error_document("side is in or out", "ask for live?side=in"), NULL);
   } else if (http_is(request, "HEAD")) {
-    answer_text(request, 200, LIVE_TYPE, strdup(""), NULL);
+    reply_text(request, 200, LIVE_TYPE, strdup(""), NULL);
   } else {
     live_answer(status->ops, request, &order);
   }
@@ -278,19 +245,19 @@ static void answer_live_view(struct status *status, struct http_request *request
 
 static void do_reload(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
-  status->ops->reload(status->ops->server, on_server_answer, request);
+  status->ops->reload(status->ops->server, reply_later, request);
 }
 
 static void do_upgrade(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
-  status->ops->upgrade(status->ops->server, on_server_answer, request);
+  status->ops->upgrade(status->ops->server, reply_later, request);
 }
 
 static void do_command(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   const struct command_order order = {.pipeline = name,
                                       .command = (enum pipeline_command)route->detail,
                                       .wanted = is_wanted,
-                                      .answer = on_server_answer,
+                                      .answer = reply_later,
                                       .context = request};
   status->ops->command(status->ops->server, &order);
 }
@@ -302,11 +269,11 @@ static void hear_link(struct status *status, struct http_request *request, const
 
 static void do_device(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   enum { MOST = 64 };
-  struct device_order order = {.command = (enum device_command)route->detail, .answer = on_server_answer, .context = request};
+  struct device_order order = {.command = (enum device_command)route->detail, .answer = reply_later, .context = request};
   if (parse_number(name, MOST, MOST, &order.number)) {
     status->ops->device_command(status->ops->server, &order);
   } else {
-    answer_json(request, 404, answer_error_document("a device is named by its number", "see `devices` in /v1/status"), NULL);
+    reply_json(request, 404, answer_error_document("a device is named by its number", "see `devices` in /v1/status"), NULL);
   }
 }
 
@@ -363,22 +330,22 @@ static void answer_unknown(struct http_request *request) {
     json_array_append_new(list, json_sprintf("%s %s", routes[i].method, routes[i].path));
   }
   json_object_set_new(document, "routes", list);
-  answer_json(request, 404, document, NULL);
+  reply_json(request, 404, document, NULL);
 }
 
 static void answer_wrong_method(struct http_request *request, const struct route *route) {
   bool is_post = strcmp(route->method, "POST") == 0;
   json_t *document = json_pack("{s:o, s:s}", "error", json_sprintf("%s does not take this method", route->path), "remedy",
                                is_post ? "send POST" : "send GET or HEAD");
-  answer_json(request, 405, document, is_post ? "POST" : "GET, HEAD");
+  reply_json(request, 405, document, is_post ? "POST" : "GET, HEAD");
 }
 
 static void answer_read_only(struct status *status, struct http_request *request) {
   struct server_view view;
   status->ops->read(status->ops->server, &view);
   json_t *remedy = json_sprintf("send it to the Unix socket %s, for example by framectl", view.config->status.socket);
-  answer_json(request, 403,
-              json_pack("{s:s, s:o}", "error", "this address is read-only and takes no commands", "remedy", remedy), NULL);
+  reply_json(request, 403,
+             json_pack("{s:s, s:o}", "error", "this address is read-only and takes no commands", "remedy", remedy), NULL);
 }
 
 static bool takes(const struct route *route, const struct http_request *request) {
@@ -410,7 +377,7 @@ static void answer_refused(struct http_request *request, enum access access) {
       [ACCESS_NO_FILE] = {503, "the file of status.token holds no token, or cannot be read",
                           "put a line of 16 to 256 letters and digits there that the daemon's user may read"},
   };
-  answer_json(request, answers[access].code, answer_error_document(answers[access].error, answers[access].remedy), NULL);
+  reply_json(request, answers[access].code, answer_error_document(answers[access].error, answers[access].remedy), NULL);
 }
 
 static void on_request(void *context, struct http_request *request) {

@@ -178,6 +178,9 @@ static void put_span(struct trace_text *text, const struct trace_frame *frame, e
   if (part == TRACE_MODEL) {
     text_put(text, ",\"instance\":%" PRIu64, frame->record.instance);
   }
+  if (part == TRACE_MODEL && frame->record.batch > 0) {
+    text_put(text, ",\"batch\":%" PRIu64, frame->record.batch);
+  }
   text_put(text, "}}");
 }
 

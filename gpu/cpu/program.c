@@ -8,6 +8,9 @@
  * it puts it back into the queue. So no worker ever waits for a frame, and one is enough for any number of slots: of
  * the frames of a program that are not done, the one with the lowest ticket is never parked.
  *
+ * A stage may also take a frame over, which then costs no worker either until the stage gives it back; to the program it is
+ * busy.
+ *
  * What a worker writes to a slot happens before `state` says that it is done, and after that it touches only the
  * program, which gpu_program_free() keeps until `busy` is 0.
  */
@@ -16,6 +19,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,18 +49,24 @@ struct cpu_slot {
   bool parked; /* guarded by the program's lock */
   int64_t started, resumed, finished;
   int64_t kernel, model, modelled;
-  unsigned instance;
+  unsigned instance, batch;
   char refusal[STAGE_TEXT]; /* why a stage could not compute the frame, or empty */
+  /* Of the stage that runs, or to which the frame was handed over. */
+  bool handed;
+  struct stage_call call;
+  struct stage_run run;
+  char problem[STAGE_TEXT];
 };
 
 struct cpu_program {
   struct gpu_program base;
   struct pool *pool;
   struct chain_layout layout;
-  unsigned char *memory; /* of all slots, then the state */
-  uint64_t next_ticket;  /* of whoever submits */
-  atomic_bool lost;      /* a frame was given up: no other may go on */
-  pthread_mutex_t lock;  /* guards what follows */
+  unsigned char *memory;        /* of all slots, then the state */
+  uint64_t next_ticket;         /* of whoever submits */
+  void *joined[GPU_MAX_STAGES]; /* what stages' join() gave; NULL for most */
+  atomic_bool lost;             /* a frame was given up: no other may go on */
+  pthread_mutex_t lock;         /* guards what follows */
   pthread_cond_t changed;
   unsigned busy; /* frames in the queue or on a worker; parked ones are not */
   uint64_t turn; /* ticket of the frame that may use the state */
@@ -107,6 +117,12 @@ static bool given_up(const struct cpu_program *program) {
   return atomic_load(&program->lost) || gpu_device_is_dead(program->base.device, NULL);
 }
 
+/* A stage that the frame was handed over to has computed it: a worker goes on with it. */
+static void resume(struct stage_call *call) {
+  struct cpu_slot *slot = (struct cpu_slot *)((unsigned char *)call - offsetof(struct cpu_slot, call));
+  pool_push(slot->program->pool, &slot->job, POOL_FRONT);
+}
+
 /* What a model cannot compute is that frame's matter alone: the stages behind it are left out. */
 static void refuse(struct cpu_slot *slot, unsigned index, const char *problem) {
   const char *name = slot->program->base.chain->plans[index].stage->name;
@@ -124,25 +140,15 @@ static void fail(struct cpu_slot *slot, unsigned index, const char *problem) {
   gpu_device_die(program->device, &error);
 }
 
-static void run_model(struct cpu_slot *slot, const struct stage_plan *plan, struct stage_call *call) {
-  struct stage_run told = {0};
-  int64_t begin = gpu_now();
-  call->run = &told;
-  plan->stage->run(plan, call);
-  slot->modelled = gpu_now();
-  slot->model += slot->modelled - begin;
-  slot->instance = told.instance;
-  stage_count(told.served, slot->frame.sequence);
-}
-
-static void run_stage(struct cpu_slot *slot, unsigned index) {
+static void make_call(struct cpu_slot *slot, unsigned index) {
   const struct cpu_program *program = slot->program;
   const struct gpu_chain *chain = program->base.chain;
   const struct chain_layout *layout = &program->layout;
   const struct stage_plan *plan = &chain->plans[index];
   unsigned char *state = program->memory + program->base.slot_count * layout->slot_bytes + layout->state[index];
-  char problem[STAGE_TEXT] = "";
-  struct stage_call call = {
+  slot->problem[0] = '\0';
+  slot->run = (struct stage_run){0};
+  slot->call = (struct stage_call){
       .input = index == 0 ? slot->buffers.input : slot->memory + layout->buffer[index % 2],
       .output = index + 1 == chain->length ? slot->buffers.output : slot->memory + layout->buffer[(index + 1) % 2],
       .source = chain->takes_source ? slot->buffers.input : NULL,
@@ -152,17 +158,56 @@ static void run_stage(struct cpu_slot *slot, unsigned index) {
       .sequence = slot->frame.sequence,
       .restart = slot->frame.restart,
       .again = slot->frame.again,
-      .problem = problem,
+      .deadline = slot->frame.deadline,
+      .attached = program->joined[index],
+      .slot = (unsigned)(slot - program->slots),
+      .run = plan->stage->runs_model ? &slot->run : NULL,
+      .resume = resume,
+      .problem = slot->problem,
   };
+}
+
+/* A warm-up frame is any bytes, which nobody waits for. */
+static void conclude(struct cpu_slot *slot, unsigned index) {
+  bool is_model = slot->program->base.chain->plans[index].stage->runs_model;
+  if (*slot->problem && slot->frame.sequence != STAGE_WARM_UP) {
+    (is_model ? refuse : fail)(slot, index, slot->problem);
+  }
+}
+
+static void conclude_model(struct cpu_slot *slot, unsigned index, int64_t began, int64_t ended) {
+  slot->modelled = ended;
+  slot->model += ended - began;
+  slot->instance = slot->run.instance;
+  slot->batch = slot->run.batch;
+  stage_count(slot->run.served, slot->frame.sequence);
+  conclude(slot, index);
+}
+
+static void run_stage(struct cpu_slot *slot, unsigned index) {
+  const struct stage_plan *plan = &slot->program->base.chain->plans[index];
+  int64_t began = plan->stage->runs_model ? gpu_now() : 0;
+  make_call(slot, index);
+  plan->stage->run(plan, &slot->call);
   if (plan->stage->runs_model) {
-    run_model(slot, plan, &call);
+    conclude_model(slot, index, began, gpu_now());
   } else {
-    plan->stage->run(plan, &call);
+    conclude(slot, index);
   }
-  /* A warm-up frame is any bytes, which nobody waits for. */
-  if (*problem && slot->frame.sequence != STAGE_WARM_UP) {
-    (plan->stage->runs_model ? refuse : fail)(slot, index, problem);
-  }
+}
+
+/* From then on the frame is the stage's, until it gives it back. */
+static void hand_over(struct cpu_slot *slot, unsigned index) {
+  make_call(slot, index);
+  slot->kernel += gpu_now() - slot->resumed;
+  slot->handed = true;
+  slot->program->base.chain->plans[index].stage->hand(&slot->call);
+}
+
+static void take_back(struct cpu_slot *slot, unsigned index) {
+  slot->handed = false;
+  slot->kernel += slot->run.until - slot->run.from;
+  conclude_model(slot, index, slot->run.from, slot->run.until);
 }
 
 enum outcome { OUTCOME_DONE, OUTCOME_PARKED, OUTCOME_LOST };
@@ -182,7 +227,12 @@ static enum outcome run_stages(struct cpu_slot *slot) {
     if ((int)index == chain->first_stateful && !take_turn(slot)) {
       return OUTCOME_PARKED;
     }
-    if (!*slot->refusal) {
+    if (slot->handed) {
+      take_back(slot, index);
+    } else if (!*slot->refusal && program->joined[index]) {
+      hand_over(slot, index);
+      return OUTCOME_PARKED;
+    } else if (!*slot->refusal) {
       run_stage(slot, index);
     }
     slot->next_stage = index + 1;
@@ -273,7 +323,8 @@ bool cpu_submit(struct gpu_program *base, unsigned index, const struct gpu_frame
   slot->frame = *frame;
   slot->next_stage = 0;
   slot->started = slot->kernel = slot->model = slot->modelled = 0;
-  slot->instance = 0;
+  slot->instance = slot->batch = 0;
+  slot->handed = false;
   slot->refusal[0] = '\0';
   slot->ticket = program->next_ticket++;
   slot->job.patience_ns = frame->notify ? PATIENCE_NS : PATIENCE_SPINNING_NS;
@@ -321,6 +372,7 @@ bool cpu_times(struct gpu_program *base, unsigned index, struct gpu_times *resul
       .modelled = slot->modelled,
       .model = slot->model,
       .instance = slot->instance,
+      .batch = slot->batch,
   };
   return true;
 }
@@ -331,6 +383,19 @@ const char *cpu_refusal(struct gpu_program *base, unsigned index) {
 }
 
 /* -- programs ----------------------------------------------------------------------------------------------------- */
+
+static bool join_stages(struct cpu_program *program, struct gpu_error *error) {
+  const struct gpu_chain *chain = program->base.chain;
+  for (unsigned i = 0; i < chain->length; i++) {
+    const struct stage_plan *plan = &chain->plans[i];
+    if (plan->stage->joins && plan->stage->joins(plan) &&
+        !(program->joined[i] = plan->stage->join(program->base.device, plan, error))) {
+      error->stage = (int)i;
+      return false;
+    }
+  }
+  return true;
+}
 
 struct gpu_program *cpu_program_new(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
                                     unsigned count, const struct gpu_options *options, struct gpu_error *error) {
@@ -360,6 +425,10 @@ struct gpu_program *cpu_program_new(struct gpu_device *device, const struct gpu_
         .memory = program->memory + i * program->layout.slot_bytes,
     };
   }
+  if (!join_stages(program, error)) {
+    cpu_program_free(&program->base);
+    return NULL;
+  }
   return &program->base;
 }
 
@@ -379,6 +448,11 @@ void cpu_program_free(struct gpu_program *base) {
     pthread_cond_wait(&program->changed, &program->lock);
   }
   pthread_mutex_unlock(&program->lock);
+  for (unsigned i = 0; i < base->chain->length; i++) {
+    if (program->joined[i]) {
+      base->chain->plans[i].stage->leave(program->joined[i]);
+    }
+  }
   pthread_cond_destroy(&program->changed);
   pthread_mutex_destroy(&program->lock);
   free(program->memory);

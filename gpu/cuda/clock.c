@@ -196,6 +196,7 @@ static bool read_model(struct gpu_device *device, const struct cuda_slot *slot, 
   cudaEvent_t last = NULL;
   float ms;
   times->instance = slot->instance;
+  times->batch = slot->batch;
   for (unsigned i = 0; i < slot->program->base.chain->length; i++) {
     if (slot->model_ended[i]) {
       last = slot->model_ended[i];

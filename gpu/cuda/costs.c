@@ -175,5 +175,6 @@ bool cuda_costs(struct gpu_program *base, struct gpu_error *error) {
   struct cuda_program *program = (struct cuda_program *)base;
   return base->slot_count < 2 || base->copies_by_kernel ||
          ((base->options.notify ? measure_told_copies(program, error) : measure_copies(program, NULL, error)) &&
-          (base->chain->first_stateful >= 0 || base->chain->length == 0 || measure_kernels(program, error)));
+          (base->chain->first_stateful >= 0 || base->chain->length == 0 || program->hands_any ||
+           measure_kernels(program, error)));
 }

@@ -58,6 +58,7 @@ struct cuda_part {
   unsigned from, to; /* its stages, without `to` */
   bool takes_state, passes_state;
   bool beside; /* it is in no graph */
+  bool hands;  /* it is one stage, which takes frames over */
 };
 
 /* How most frames of a program go: step by step, replayed from a graph, or replayed from one in which kernels make the copies.
@@ -71,14 +72,18 @@ enum { CUDA_MOST_COPIED = 256 << 10 };
 struct cuda_pass {
   uint64_t sequence;
   bool restart, again, notify;
-  bool timed;    /* with events around its steps */
-  bool captured; /* into a graph, and not to be run now */
-  bool copied;   /* copies in a graph are kernels */
+  int64_t deadline; /* of a frame that a stage may hold back; 0: none */
+  bool timed;       /* with events around its steps */
+  bool captured;    /* into a graph, and not to be run now */
+  bool copied;      /* copies in a graph are kernels */
 };
 
 /* Whether a frame has times. A reference has, but nobody gets them: they only say until when it kept the engines from the
  * frames after it, as it may itself have waited for untimed frames. */
 enum cuda_timing { CUDA_UNTIMED, CUDA_REFERENCE, CUDA_TIMED };
+
+/* Who enqueues what is left of a slot's frame. While that is not the lane, only this may be looked at. */
+enum cuda_holder { CUDA_LANE, CUDA_STAGE, CUDA_STAGE_ARMED }; /* armed: the lane wants to be told of the frame */
 
 struct cuda_slot {
   struct cuda_program *program;
@@ -92,8 +97,17 @@ struct cuda_slot {
   struct stage_counter *served;                                         /* of this instance: counts its frames */
   unsigned instance;                                /* of the last stage that runs a model; 0: there is none */
   cudaEvent_t out_done;                             /* without timing; NULL if copies out are in no order */
-  bool ordered_out;                                 /* out_done is of the latest frame */
+  atomic_bool ordered_out;                          /* out_done is of the latest frame */
   cudaGraphExec_t graphs[CUDA_WAYS][2][CUDA_PARTS]; /* of untimed and of timed frames; NULL: there is none, or nothing in it */
+  /* Of the frame that is enqueued: which one came before it; and where a stage takes it over, the rest. */
+  const struct cuda_slot *before;
+  struct cuda_pass pass;
+  _Atomic enum cuda_holder holder;
+  unsigned part;
+  struct stage_call call;
+  struct stage_run run;
+  unsigned batch;
+  cudaEvent_t ready; /* without timing; NULL if no stage does */
   const struct cuda_anchor *anchor;
   uint64_t sequence;
   cudaEvent_t last;  /* what says that this frame is done; NULL: the stream itself */
@@ -118,7 +132,8 @@ struct cuda_program {
   int64_t timed_at;               /* CLOCK_MONOTONIC, when the last frame that has times was submitted */
   bool differs;                   /* a stage enqueues some frames in another way than most */
   void *attached[GPU_MAX_STAGES]; /* by stage; NULL for most */
-  bool beside[GPU_MAX_STAGES];
+  bool beside[GPU_MAX_STAGES], hands[GPU_MAX_STAGES];
+  bool hands_any;
   unsigned part_count;
   struct cuda_part parts[CUDA_PARTS];
   struct cuda_program *next_lost;
@@ -167,6 +182,8 @@ bool cuda_arm(struct gpu_program *program, unsigned slot, struct gpu_error *erro
 void cuda_sequence_divide(struct cuda_program *program);
 /* Enqueues one part; the last one ends with the host function if the frame notifies. */
 bool cuda_sequence_enqueue(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
+/* Gives the frame to the stage that is the slot's part, from where `resume` goes on. */
+bool cuda_sequence_hand(struct cuda_slot *slot, void (*resume)(struct stage_call *call), struct gpu_error *error);
 /* Whether a part's copy in, or its end, is in an order and so in none of the part's graphs; and whether nothing is left for a
  * graph. */
 bool cuda_sequence_begins_beside(const struct cuda_program *program, unsigned part);

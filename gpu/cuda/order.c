@@ -61,7 +61,7 @@ bool cuda_order_end_in(const struct cuda_slot *slot, unsigned ticket, struct gpu
 }
 
 bool cuda_order_begin_out(const struct cuda_slot *slot, struct gpu_error *error) {
-  const struct cuda_slot *before = slot->program->latest;
+  const struct cuda_slot *before = slot->before;
   return !before || before == slot || !before->ordered_out ||
          CUDA_CALL(slot->program->base.device, error, cudaStreamWaitEvent, slot->stream, before->out_done, 0);
 }

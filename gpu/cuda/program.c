@@ -11,6 +11,7 @@
 #include "gpu/cuda/cuda.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,13 +32,28 @@ static bool open_slot(struct cuda_program *program, struct cuda_slot *slot, stru
   return (program->base.chain->first_stateful < 0 ||
           CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->state_done, cudaEventDisableTiming)) &&
          (!cuda_order_out(&program->base) ||
-          CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->out_done, cudaEventDisableTiming));
+          CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->out_done, cudaEventDisableTiming)) &&
+         (!program->hands_any || CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->ready, cudaEventDisableTiming));
+}
+
+/* Waits for the stage that has the slot's frame. */
+static void await_stage(const struct gpu_device *device, struct cuda_slot *slot) {
+  const struct timespec nap = {.tv_nsec = 50000};
+  while (atomic_load(&slot->holder) != CUDA_LANE && !gpu_device_is_dead(device, NULL)) {
+    nanosleep(&nap, NULL);
+  }
 }
 
 /* Waits for what is on the streams, host functions included. False: something may be running still. */
 static bool finish_slots(struct cuda_program *program) {
   struct gpu_error error;
   bool finished = true;
+  for (unsigned i = 0; i < program->base.slot_count; i++) {
+    await_stage(program->base.device, &program->slots[i]);
+  }
+  if (gpu_device_is_dead(program->base.device, NULL)) {
+    return false;
+  }
   for (unsigned i = 0; i < program->base.slot_count; i++) {
     cudaStream_t stream = program->slots[i].stream;
     finished = (!stream || CUDA_CALL(program->base.device, &error, cudaStreamSynchronize, stream)) && finished;
@@ -57,7 +73,7 @@ static void close_events(struct gpu_device *device, const cudaEvent_t *events, s
 static void close_slot(struct gpu_device *device, struct cuda_slot *slot) {
   struct gpu_error error;
   cudaEvent_t const events[] = {slot->begin,    slot->copied_in,  slot->computed, slot->copied_out,
-                                slot->finished, slot->state_done, slot->out_done};
+                                slot->finished, slot->state_done, slot->out_done, slot->ready};
   cuda_graph_drop_others(device, slot, CUDA_STEPS);
   close_events(device, events, sizeof events / sizeof events[0]);
   close_events(device, slot->model_began, GPU_MAX_STAGES);
@@ -203,7 +219,10 @@ struct gpu_program *cuda_program_new(struct gpu_device *device, const struct gpu
   gpu_program_init(&program->base, device, chain, count, options);
   chain_layout(chain, true, count, &program->layout);
   for (unsigned i = 0; i < chain->length; i++) {
-    program->differs = program->differs || chain->plans[i].stage->differs;
+    const struct stage_descriptor *stage = chain->plans[i].stage;
+    program->differs = program->differs || stage->differs;
+    program->hands[i] = stage->joins && stage->joins(&chain->plans[i]);
+    program->hands_any = program->hands_any || program->hands[i];
   }
   if (!fill(program, slots, error) || !attach_stages(program, error)) {
     cuda_program_free(&program->base);
@@ -218,7 +237,7 @@ struct gpu_program *cuda_program_new(struct gpu_device *device, const struct gpu
 static bool take_state(const struct cuda_slot *slot, bool restart, struct gpu_error *error) {
   const struct cuda_program *program = slot->program;
   struct gpu_device *device = program->base.device;
-  const struct cuda_slot *before = program->latest;
+  const struct cuda_slot *before = slot->before;
   if (before && before != slot && !CUDA_CALL(device, error, cudaStreamWaitEvent, slot->stream, before->state_done, 0)) {
     return false;
   }
@@ -230,25 +249,10 @@ static bool pass_state(const struct cuda_slot *slot, struct gpu_error *error) {
   return CUDA_CALL(slot->program->base.device, error, cudaEventRecord, slot->state_done, slot->stream);
 }
 
-static bool enqueue(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
-  const struct cuda_program *program = slot->program;
-  if (pass->timed && !cuda_clock_begin(slot, error)) {
-    return false;
-  }
-  for (unsigned part = 0; part < program->part_count; part++) {
-    if ((program->parts[part].takes_state && !take_state(slot, pass->restart, error)) ||
-        !(slot->way != CUDA_STEPS ? cuda_graph_launch(slot, part, pass, error)
-                                  : cuda_sequence_enqueue(slot, part, pass, error)) ||
-        (program->parts[part].passes_state && !pass_state(slot, error))) {
-      return false;
-    }
-  }
-  return true;
-}
-
 /* Makes sure that the frame can be found done. An event within a graph cannot be asked for; that of an ordered copy out is in
  * none. */
-static bool mark_end(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
+static bool mark_end(struct cuda_slot *slot, struct gpu_error *error) {
+  const struct cuda_pass *pass = &slot->pass;
   slot->notified = pass->notify;
   if (pass->notify) {
     slot->launched++;
@@ -261,6 +265,65 @@ static bool mark_end(struct cuda_slot *slot, const struct cuda_pass *pass, struc
   }
   slot->last = slot->finished;
   return CUDA_CALL(slot->program->base.device, error, cudaEventRecord, slot->finished, slot->stream);
+}
+
+static bool enqueue_part(struct cuda_slot *slot, unsigned part, struct gpu_error *error) {
+  const struct cuda_part *of = &slot->program->parts[part];
+  return (!of->takes_state || take_state(slot, slot->pass.restart, error)) &&
+         (slot->way != CUDA_STEPS ? cuda_graph_launch(slot, part, &slot->pass, error)
+                                  : cuda_sequence_enqueue(slot, part, &slot->pass, error)) &&
+         (!of->passes_state || pass_state(slot, error));
+}
+
+/* Gives the slot back to its lane, which may have asked to be told meanwhile. */
+static bool let_go(struct cuda_slot *slot, struct gpu_error *error) {
+  enum cuda_holder holder = CUDA_STAGE;
+  if (atomic_load(&slot->holder) == CUDA_LANE || atomic_compare_exchange_strong(&slot->holder, &holder, CUDA_LANE)) {
+    return true;
+  }
+  if (!slot->notified) {
+    if (!cuda_sequence_notify(slot, error)) {
+      return false;
+    }
+    slot->launched++;
+    slot->notified = true;
+  }
+  atomic_store(&slot->holder, CUDA_LANE);
+  return true;
+}
+
+static void resume(struct stage_call *call);
+
+/* Enqueues the parts from that one on, up to a stage that takes the frame over. */
+static bool enqueue(struct cuda_slot *slot, unsigned part, struct gpu_error *error) {
+  const struct cuda_program *program = slot->program;
+  for (; part < program->part_count; part++) {
+    if (program->parts[part].hands) {
+      slot->part = part;
+      return cuda_sequence_hand(slot, resume, error);
+    }
+    if (!enqueue_part(slot, part, error)) {
+      return false;
+    }
+  }
+  if (!mark_end(slot, error)) {
+    return false;
+  }
+  stage_count(slot->served, slot->sequence);
+  return let_go(slot, error);
+}
+
+/* In a thread of the stage's. */
+static void resume(struct stage_call *call) {
+  struct cuda_slot *slot = (struct cuda_slot *)((unsigned char *)call - offsetof(struct cuda_slot, call));
+  struct gpu_device *device = slot->program->base.device;
+  struct gpu_error error;
+  slot->instance = slot->run.instance;
+  slot->served = slot->run.served;
+  slot->batch = slot->run.batch;
+  if (!enqueue(slot, slot->part + 1, &error)) {
+    gpu_device_die(device, &error);
+  }
 }
 
 /* Where frames come slowly, hardly one would be submitted while all are timed. */
@@ -282,17 +345,19 @@ bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_fram
   slot->anchor = cuda_clock_current((struct cuda_device *)device);
   slot->sequence = frame->sequence;
   slot->read = slot->seen = slot->ordered_out = false;
-  const struct cuda_pass pass = {
+  slot->before = program->latest;
+  slot->pass = (struct cuda_pass){
       .sequence = frame->sequence,
       .restart = frame->restart,
       .again = frame->again,
       .notify = frame->notify,
+      .deadline = frame->deadline,
       .timed = slot->timing != CUDA_UNTIMED,
   };
-  slot->way = cuda_graph_way(slot, &pass);
-  if (cuda_enter(device, error) && enqueue(slot, &pass, error) && mark_end(slot, &pass, error)) {
+  slot->way = cuda_graph_way(slot, &slot->pass);
+  atomic_store(&slot->holder, program->hands_any ? CUDA_STAGE : CUDA_LANE);
+  if (cuda_enter(device, error) && (!slot->pass.timed || cuda_clock_begin(slot, error)) && enqueue(slot, 0, error)) {
     program->latest = slot;
-    stage_count(slot->served, frame->sequence);
     return true;
   }
   gpu_device_die(device, error);
@@ -306,6 +371,9 @@ enum gpu_progress cuda_ask(struct gpu_program *base, unsigned index, struct gpu_
   if (!cuda_enter(base->device, error)) {
     gpu_device_die(base->device, error);
     return GPU_DEAD;
+  }
+  if (atomic_load_explicit(&slot->holder, memory_order_acquire) != CUDA_LANE) {
+    return GPU_PENDING;
   }
   cudaError_t status = slot->last ? cudaEventQuery(slot->last) : cudaStreamQuery(slot->stream);
   char what[64] = "";
@@ -322,7 +390,9 @@ enum gpu_progress cuda_ask(struct gpu_program *base, unsigned index, struct gpu_
 
 bool cuda_arm(struct gpu_program *base, unsigned index, struct gpu_error *error) {
   struct cuda_slot *slot = &((struct cuda_program *)base)->slots[index];
-  if (slot->notified) {
+  enum cuda_holder holder = CUDA_STAGE;
+  if (atomic_compare_exchange_strong(&slot->holder, &holder, CUDA_STAGE_ARMED) || holder == CUDA_STAGE_ARMED ||
+      slot->notified) {
     return true;
   }
   if (cuda_enter(base->device, error) && cuda_sequence_notify(slot, error)) {

@@ -17,6 +17,7 @@ static void add_part(struct cuda_program *program, unsigned from, unsigned to) {
       .takes_state = to > from && (int)from == chain->first_stateful,
       .passes_state = to > from && (int)to == chain->last_stateful + 1,
       .beside = to > from && program->beside[from],
+      .hands = to > from && program->hands[from],
   };
 }
 
@@ -69,14 +70,15 @@ bool cuda_sequence_copy_in(const struct cuda_slot *slot, const struct cuda_pass 
          record(slot, slot->copied_in, pass, error) && (!ordered || cuda_order_end_in(slot, ticket, error));
 }
 
-static bool run_stage(struct cuda_slot *slot, unsigned index, const struct cuda_pass *pass, struct gpu_error *error) {
+static struct stage_call make_call(struct cuda_slot *slot, unsigned index, const struct cuda_pass *pass,
+                                   struct stage_run *run) {
   const struct cuda_program *program = slot->program;
   const struct chain_layout *layout = &program->layout;
   const struct stage_plan *plan = &program->base.chain->plans[index];
   unsigned char *state = program->memory + program->base.slot_count * layout->slot_bytes + layout->state[index];
-  struct stage_run run = {.began = pass->timed ? slot->model_began[index] : NULL,
-                          .ended = pass->timed ? slot->model_ended[index] : NULL};
-  const struct stage_call call = {
+  *run = (struct stage_run){.began = pass->timed ? slot->model_began[index] : NULL,
+                            .ended = pass->timed ? slot->model_ended[index] : NULL};
+  return (struct stage_call){
       .input = slot->memory + (index == 0 ? layout->input : layout->buffer[index % 2]),
       .output = slot->memory + layout->buffer[(index + 1) % 2],
       .source = program->base.chain->takes_source ? slot->memory + layout->input : NULL,
@@ -88,8 +90,30 @@ static bool run_stage(struct cuda_slot *slot, unsigned index, const struct cuda_
       .again = pass->again,
       .attached = program->attached[index],
       .slot = (unsigned)(slot - program->slots),
-      .run = &run,
+      .run = run,
   };
+}
+
+bool cuda_sequence_hand(struct cuda_slot *slot, void (*resume)(struct stage_call *call), struct gpu_error *error) {
+  const struct cuda_program *program = slot->program;
+  const unsigned index = program->parts[slot->part].from;
+  slot->call = make_call(slot, index, &slot->pass, &slot->run);
+  slot->call.deadline = slot->pass.deadline;
+  slot->call.stream = slot->stream;
+  slot->call.ready = slot->ready;
+  slot->call.resume = resume;
+  if (!CUDA_CALL(program->base.device, error, cudaEventRecord, slot->ready, slot->stream)) {
+    return false;
+  }
+  program->base.chain->plans[index].stage->hand(&slot->call);
+  return true;
+}
+
+static bool run_stage(struct cuda_slot *slot, unsigned index, const struct cuda_pass *pass, struct gpu_error *error) {
+  const struct cuda_program *program = slot->program;
+  const struct stage_plan *plan = &program->base.chain->plans[index];
+  struct stage_run run;
+  const struct stage_call call = make_call(slot, index, pass, &run);
   int status = plan->stage->enqueue(plan, &call, slot->stream);
   slot->instance = run.instance > 0 ? run.instance : slot->instance;
   slot->served = run.instance > 0 ? run.served : slot->served;
@@ -176,7 +200,8 @@ bool cuda_sequence_enqueue(struct cuda_slot *slot, unsigned part, const struct c
 
 enum gpu_progress cuda_told(struct gpu_program *base, unsigned index) {
   struct cuda_slot *slot = &((struct cuda_program *)base)->slots[index];
-  if (!slot->notified || atomic_load_explicit(&slot->returned, memory_order_acquire) != slot->launched) {
+  if (atomic_load_explicit(&slot->holder, memory_order_acquire) != CUDA_LANE || !slot->notified ||
+      atomic_load_explicit(&slot->returned, memory_order_acquire) != slot->launched) {
     return GPU_PENDING;
   }
   slot->seen = true;

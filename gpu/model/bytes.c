@@ -1,7 +1,8 @@
 /*
  * Reads the file of a model, and those of weights beside it, whatever lies under their names: nothing but regular files, none
  * that is larger than it may be or than what memory is free, and without ever waiting for anybody. The bytes are read and not
- * mapped, so that who changes a file later changes nothing here.
+ * mapped, so that who changes a file later changes nothing here. Files stay open as long as their model: when other ones stand
+ * in their place, the model can still be read once more, for another session on a GPU and by the process after a fault.
  */
 #include "gpu/cpu/host.h"
 #include "gpu/model/private.h"
@@ -48,7 +49,7 @@ static bool check_size(const char *path, const struct stat *file, size_t least, 
 static bool read_all(int descriptor, unsigned char *bytes, size_t count) {
   size_t done = 0;
   while (done < count) {
-    ssize_t got = read(descriptor, bytes + done, count - done);
+    ssize_t got = pread(descriptor, bytes + done, count - done, (off_t)done);
     if (got < 0 && errno == EINTR) {
       continue;
     }
@@ -61,25 +62,73 @@ static bool read_all(int descriptor, unsigned char *bytes, size_t count) {
   return true;
 }
 
+/* -- files that are open ------------------------------------------------------------------------------------------------- */
+
+enum { MOST_REMEMBERED = 128 };
+static struct model_file remembered[MOST_REMEMBERED];
+static unsigned remembered_count;
+
+void model_file_free(struct model_file *file) {
+  if (file->path) {
+    close(file->descriptor);
+    free(file->path);
+  }
+  *file = (struct model_file){0};
+}
+
+void model_remember_file(const char *path, int descriptor) {
+  struct model_file file = {.path = remembered_count < MOST_REMEMBERED ? strdup(path) : NULL, .descriptor = descriptor};
+  if (file.path) {
+    remembered[remembered_count++] = file;
+  } else {
+    close(descriptor);
+  }
+}
+
+void model_forget_files(void) {
+  while (remembered_count > 0) {
+    model_file_free(&remembered[--remembered_count]);
+  }
+}
+
+static int open_file(const char *path, int flags, const struct model_file *files, unsigned count) {
+  for (unsigned i = 0; i < count; i++) {
+    if (files[i].path && strcmp(files[i].path, path) == 0) {
+      return fcntl(files[i].descriptor, F_DUPFD_CLOEXEC, 3);
+    }
+  }
+  return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
+}
+
+/* -- reading ------------------------------------------------------------------------------------------------------------- */
+
+/* Where bytes are read from: files that are open, before the names of files. */
+struct reading {
+  const struct model_file *files;
+  unsigned count;
+  struct gpu_error *error;
+};
+
 /* Bytes of the file at least `least` and at most `most`, for the caller to free; NULL on error. */
-static unsigned char *read_file(const char *path, int flags, size_t least, size_t most, size_t *count,
-                                struct gpu_error *error) {
+static unsigned char *read_file(const struct reading *reading, const char *path, int flags, size_t least, size_t most,
+                                size_t *count, struct model_file *kept) {
   struct stat file;
   unsigned char *bytes = NULL;
-  int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
-  if (descriptor < 0 || fstat(descriptor, &file) != 0) {
-    refuse_errno(path, error);
-  } else if (check_size(path, &file, least, most, error)) {
+  *kept = (struct model_file){.descriptor = open_file(path, flags, reading->files, reading->count)};
+  if (kept->descriptor < 0 || fstat(kept->descriptor, &file) != 0) {
+    refuse_errno(path, reading->error);
+  } else if (check_size(path, &file, least, most, reading->error)) {
     *count = (size_t)file.st_size;
     bytes = malloc(*count);
-    if (!bytes || !read_all(descriptor, bytes, *count)) {
-      refuse_errno(path, error);
+    kept->path = strdup(path);
+    if (!bytes || !kept->path || !read_all(kept->descriptor, bytes, *count)) {
+      refuse_errno(path, reading->error);
       free(bytes);
       bytes = NULL;
     }
   }
-  if (descriptor >= 0) {
-    close(descriptor);
+  if (!kept->path && kept->descriptor >= 0) {
+    close(kept->descriptor);
   }
   return bytes;
 }
@@ -97,14 +146,15 @@ static uint64_t hash(uint64_t before, const unsigned char *bytes, size_t count) 
   return hash;
 }
 
-static bool read_beside(const char *path, struct model_bytes *bytes, const struct onnx_file *file, unsigned index,
-                        struct gpu_error *error) {
+static bool read_beside(const struct reading *reading, const char *path, struct model_bytes *bytes,
+                        const struct onnx_file *file, unsigned index) {
   const char *slash = strrchr(path, '/');
   char *beside;
   if (asprintf(&beside, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, file->files[index]) < 0) {
-    return gpu_error_set(error, ENOMEM, NULL, "no memory for a path");
+    return gpu_error_set(reading->error, ENOMEM, NULL, "no memory for a path");
   }
-  bytes->files[index] = read_file(beside, O_NOFOLLOW, file->file_bytes[index], SIZE_MAX, &bytes->file_counts[index], error);
+  bytes->files[index] = read_file(reading, beside, O_NOFOLLOW, file->file_bytes[index], SIZE_MAX, &bytes->file_counts[index],
+                                  &bytes->kept[index + 1]);
   free(beside);
   if (bytes->files[index]) {
     bytes->hash = hash(bytes->hash, bytes->files[index], bytes->file_counts[index]);
@@ -112,20 +162,18 @@ static bool read_beside(const char *path, struct model_bytes *bytes, const struc
   return bytes->files[index] != NULL;
 }
 
-bool model_bytes_read(const char *path, struct model_bytes *bytes, struct onnx_file *file, struct gpu_error *error) {
+static bool read_model(const struct reading *reading, const char *path, struct model_bytes *bytes, struct onnx_file *file) {
   char problem[ONNX_PROBLEM];
   *bytes = (struct model_bytes){0};
-  bytes->bytes = read_file(path, 0, 0, MOST_MODEL, &bytes->count, error);
-  if (!bytes->bytes) {
-    return false;
-  }
-  bytes->hash = hash(0, bytes->bytes, bytes->count);
-  bool good = onnx_file_read(bytes->bytes, bytes->count, file, problem);
-  if (!good) {
-    gpu_error_set(error, 0, "export the model to ONNX once more", "%s cannot be used: %s", path, problem);
+  bytes->bytes = read_file(reading, path, 0, 0, MOST_MODEL, &bytes->count, &bytes->kept[0]);
+  bool good = bytes->bytes != NULL;
+  if (good) {
+    bytes->hash = hash(0, bytes->bytes, bytes->count);
+    good = onnx_file_read(bytes->bytes, bytes->count, file, problem) ||
+           gpu_error_set(reading->error, 0, "export the model to ONNX once more", "%s cannot be used: %s", path, problem);
   }
   for (unsigned i = 0; good && i < file->file_count; i++) {
-    good = read_beside(path, bytes, file, i, error);
+    good = read_beside(reading, path, bytes, file, i);
   }
   if (!good) {
     model_bytes_free(bytes);
@@ -133,10 +181,23 @@ bool model_bytes_read(const char *path, struct model_bytes *bytes, struct onnx_f
   return good;
 }
 
+bool model_bytes_read(const char *path, struct model_bytes *bytes, struct onnx_file *file, struct gpu_error *error) {
+  const struct reading reading = {.files = remembered, .count = remembered_count, .error = error};
+  return read_model(&reading, path, bytes, file);
+}
+
+bool model_bytes_read_again(const struct model *model, struct model_bytes *bytes, struct onnx_file *file,
+                            struct gpu_error *error) {
+  const struct reading reading = {.files = model->files, .count = 1 + ONNX_MOST_FILES, .error = error};
+  return read_model(&reading, model->path, bytes, file);
+}
+
 void model_bytes_free(struct model_bytes *bytes) {
   for (unsigned i = 0; i < ONNX_MOST_FILES; i++) {
     free(bytes->files[i]);
+    model_file_free(&bytes->kept[i]);
   }
+  model_file_free(&bytes->kept[ONNX_MOST_FILES]);
   free(bytes->bytes);
   *bytes = (struct model_bytes){0};
 }

@@ -27,7 +27,7 @@ static bool allocate(struct cuda_instance *instance, unsigned char **memory, siz
 static bool make_places(struct cuda_instance *instance, const struct stage_buffers *slot, struct gpu_error *error) {
   const struct model *model = instance->model;
   if (!allocate(instance, &instance->workspace, PROVIDER_WORKSPACE, error) ||
-      !allocate(instance, &instance->outputs, parts_bytes(&model->parts), error) ||
+      !allocate(instance, &instance->outputs, instance->rows * parts_bytes(&model->parts), error) ||
       !CUDA_CALL(instance->device, error, cudaMemcpyAsync, instance->outputs, &model->parts, sizeof model->parts,
                  cudaMemcpyHostToDevice, instance->stream)) {
     return false;
@@ -37,18 +37,24 @@ static bool make_places(struct cuda_instance *instance, const struct stage_buffe
     return true;
   }
   instance->places.output = instance->outputs;
-  if (!allocate(instance, &instance->input, model->input.bytes, error)) {
+  if (!allocate(instance, &instance->input, instance->rows * model->input.bytes, error)) {
     return false;
   }
   instance->places.input = instance->input;
   return true;
 }
 
+unsigned char *cuda_instance_output(const struct cuda_instance *instance, unsigned index) {
+  return instance->outputs + instance->rows * instance->model->parts.parts[index].offset;
+}
+
 static void *find_output(const struct cuda_instance *instance, unsigned index) {
   const struct part *part = &instance->model->parts.parts[index];
   bool in_slot = instance->bound && (instance->chosen == MODEL_ALL || instance->chosen == (int)index);
-  unsigned char *base = in_slot ? instance->places.output : instance->outputs;
-  return base + (in_slot && instance->chosen != MODEL_ALL ? 0 : part->offset);
+  if (!in_slot) {
+    return cuda_instance_output(instance, index);
+  }
+  return (unsigned char *)instance->places.output + (instance->chosen != MODEL_ALL ? 0 : part->offset);
 }
 
 /* -- session ------------------------------------------------------------------------------------------------------------ */
@@ -87,8 +93,11 @@ static bool bind(struct cuda_instance *instance, const struct model_tensor *tens
                  struct gpu_error *error) {
   const struct onnxruntime *runtime = instance->model->runtime;
   struct ort_value *value = NULL;
-  if (!CHECK(instance, error, create_tensor, instance->memory, place, tensor->bytes, tensor->shape, tensor->rank, tensor->type,
-             &value)) {
+  int64_t shape[MODEL_MOST_RANK];
+  memcpy(shape, tensor->shape, sizeof shape);
+  shape[0] = instance->rows > 1 ? instance->rows : shape[0];
+  if (!CHECK(instance, error, create_tensor, instance->memory, place, instance->rows * tensor->bytes, shape, tensor->rank,
+             tensor->type, &value)) {
     return false;
   }
   bool good = is_input ? CHECK(instance, error, bind_input, instance->binding, tensor->name, value)
@@ -216,7 +225,7 @@ static size_t free_memory(struct gpu_device *device) {
 
 struct cuda_instance *cuda_instance_open(struct gpu_device *device, struct model *model, const struct model_bytes *bytes,
                                          const struct onnx_file *file, const struct stage_buffers *slot, int chosen,
-                                         const struct model_choice *choice, struct gpu_error *error) {
+                                         unsigned rows, const struct model_choice *choice, struct gpu_error *error) {
   struct cuda_instance *instance = calloc(1, sizeof *instance);
   size_t before = free_memory(device);
   if (!instance) {
@@ -227,6 +236,7 @@ struct cuda_instance *cuda_instance_open(struct gpu_device *device, struct model
   instance->model = model;
   instance->bound = slot != NULL;
   instance->chosen = chosen;
+  instance->rows = rows;
   instance->choice = *choice;
   pthread_mutex_init(&instance->lock, NULL);
   if (!fill(instance, bytes, file, slot, error)) {
@@ -236,6 +246,19 @@ struct cuda_instance *cuda_instance_open(struct gpu_device *device, struct model
   instance->bytes = before > after ? before - after : 0;
   atomic_fetch_add_explicit(&device->allocated, instance->bytes, memory_order_relaxed);
   return instance;
+}
+
+bool cuda_instance_read_file(const struct model *model, struct model_bytes *bytes, struct onnx_file *file,
+                             struct gpu_error *error) {
+  if (!model_bytes_read_again(model, bytes, file, error)) {
+    return false;
+  }
+  if (bytes->hash == model->hash) {
+    return true;
+  }
+  model_bytes_free(bytes);
+  return gpu_error_set(error, 0, "put a new one in its place with mv, and run `framectl reload`",
+                       "%s was written to since it was opened", model->path);
 }
 
 /* -- weighing ----------------------------------------------------------------------------------------------------------- */

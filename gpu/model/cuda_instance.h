@@ -3,8 +3,9 @@
  * computes one frame from a fixed place to a fixed place.
  *
  * ONNX Runtime runs while an instance is made, until it has captured its graph, and never again: frames replay that graph.
- * Where the places are a slot's own buffers the instance is bound to the slot; otherwise it is shared, has a stream of its own,
- * and frames of any slot are copied in and out of its places.
+ * An instance of several rows computes as many frames at once; their outputs lie row by row. Where the places are a slot's own
+ * buffers the instance is bound to the slot; otherwise it is shared, has a stream of its own, and frames of any slot are copied
+ * in and out of its places.
  */
 #ifndef FRAMED_GPU_MODEL_CUDA_INSTANCE_H
 #define FRAMED_GPU_MODEL_CUDA_INSTANCE_H
@@ -18,6 +19,7 @@ struct cuda_instance {
   unsigned number; /* of those of its model on its device, from 1 */
   struct gpu_device *device;
   bool bound;
+  unsigned rows; /* frames that it computes at once */
   struct model_choice choice;
   int chosen; /* what a bound one gives */
   cudaStream_t stream;
@@ -39,10 +41,16 @@ static inline void cuda_instance_tell(const struct cuda_instance *instance, stru
   run->served = instance->number <= MODEL_MOST_INSTANCES ? &instance->model->served[instance->number - 1] : NULL;
 }
 
-/* With `slot` bound to these buffers and to one output, without shared. For threads that set up. NULL on error. */
+/* With `slot` bound to these buffers and to one output, without shared. `rows`: 1, or more where it is shared. For threads that
+ * set up. NULL on error. */
 struct cuda_instance *cuda_instance_open(struct gpu_device *device, struct model *model, const struct model_bytes *bytes,
                                          const struct onnx_file *file, const struct stage_buffers *slot, int chosen,
-                                         const struct model_choice *choice, struct gpu_error *error);
+                                         unsigned rows, const struct model_choice *choice, struct gpu_error *error);
+/* Where the results of one output begin, of an instance that is shared. */
+unsigned char *cuda_instance_output(const struct cuda_instance *instance, unsigned index);
+/* The file as it was when the model was opened; for the caller to free. */
+bool cuda_instance_read_file(const struct model *model, struct model_bytes *bytes, struct onnx_file *file,
+                             struct gpu_error *error);
 /* Nothing may be on the device that uses it. On a dead device it is left as it is. NULL is fine; returns NULL. */
 struct cuda_instance *cuda_instance_close(struct cuda_instance *instance);
 

@@ -5,6 +5,7 @@
  * Otherwise there are as many as it may have, and a frame takes one that is free or whose turn it is. Nothing on the host
  * waits: a frame that finds all of them busy waits on the device.
  */
+#include "gpu/model/batches.h"
 #include "gpu/model/cuda_trial.h"
 #include "gpu/model/shadow.h"
 #include "gpu/model/stage.h"
@@ -31,8 +32,10 @@ struct cuda_instances {
 
 /* What a program has of them. */
 struct attached {
-  struct cuda_instances *shared;
+  struct gpu_device *device;
   struct model *model;
+  struct batch_member *member;   /* of a model that computes batches: it has no others */
+  struct cuda_instances *shared; /* else NULL */
   unsigned bound;
   struct cuda_instance *instances[GPU_MAX_SLOTS]; /* of its slots, if they are bound */
   struct shadow *shadow;
@@ -80,24 +83,12 @@ static void let_go(struct cuda_instances *set) {
 
 /* -- attaching ---------------------------------------------------------------------------------------------------------- */
 
-/* The file as it was when the model was opened. */
-static bool read_again(const struct model *model, struct model_bytes *bytes, struct onnx_file *file, struct gpu_error *error) {
-  if (!model_bytes_read(model->path, bytes, file, error)) {
-    return false;
-  }
-  if (bytes->hash == model->hash) {
-    return true;
-  }
-  model_bytes_free(bytes);
-  return gpu_error_set(error, 0, "run `framectl reload`", "%s was replaced since it was opened", model->path);
-}
-
 static bool bind_slots(struct attached *attached, const struct stage_plan *plan, const struct stage_buffers *slots,
                        unsigned count, const struct model_bytes *bytes, const struct onnx_file *file, struct gpu_error *error) {
   const int chosen = model_stage_chosen(plan);
   for (; attached->bound < count; attached->bound++) {
     struct cuda_instance *instance = cuda_instance_open(attached->shared->device, attached->model, bytes, file,
-                                                        &slots[attached->bound], chosen, &attached->shared->choice, error);
+                                                        &slots[attached->bound], chosen, 1, &attached->shared->choice, error);
     if (!instance) {
       return false;
     }
@@ -113,7 +104,7 @@ static bool open_shared(struct cuda_instances *set, const struct model_bytes *by
   allowed = allowed < MOST_SHARED ? allowed : MOST_SHARED;
   while (set->count < allowed) {
     struct cuda_instance *instance =
-        cuda_instance_open(set->device, set->model, bytes, file, NULL, MODEL_ALL, &set->choice, error);
+        cuda_instance_open(set->device, set->model, bytes, file, NULL, MODEL_ALL, 1, &set->choice, error);
     if (!instance) {
       return false;
     }
@@ -130,13 +121,13 @@ static bool fill(struct attached *attached, const struct stage_plan *plan, const
   struct model_bytes bytes;
   struct onnx_file file;
   unsigned users = atomic_load(&attached->model->users);
-  unsigned slots_in_all = set->bound + count > users ? set->bound + count : users;
+  unsigned slots_in_all = users > 0 ? users : set->bound + count; /* those of programs that leave do not count */
   bool binds = set->count == 0 && slots_in_all <= model->instances;
   if (!binds && set->count > 0) {
     *beside = true;
     return true; /* they are there already */
   }
-  if (!read_again(model, &bytes, &file, error)) {
+  if (!cuda_instance_read_file(model, &bytes, &file, error)) {
     return false;
   }
   if (!set->decided) {
@@ -152,13 +143,18 @@ static bool fill(struct attached *attached, const struct stage_plan *plan, const
   return good;
 }
 
+static bool join(struct attached *attached, const struct stage_plan *plan, bool *beside, struct gpu_error *error) {
+  *beside = true;
+  attached->member = batches_join(&batch_cuda, attached->device, plan, error);
+  return attached->member != NULL;
+}
+
 /* -- the shadow ----------------------------------------------------------------------------------------------------------- */
 
 static bool make_sample(struct attached *attached, struct shadow *shadow, struct gpu_error *error) {
-  struct gpu_device *device = attached->shared->device;
   attached->shadow = shadow;
-  return !shadow ||
-         CUDA_CALL(device, error, cudaHostAlloc, &attached->sample, attached->model->input.bytes, cudaHostAllocDefault);
+  return !shadow || CUDA_CALL(attached->device, error, cudaHostAlloc, &attached->sample, attached->model->input.bytes,
+                              cudaHostAllocDefault);
 }
 
 /* Nothing of the program is on the device any more, so that what was taken was posted. */
@@ -166,7 +162,7 @@ static void free_sample(struct attached *attached) {
   struct gpu_error error;
   if (attached->sample) {
     shadow_leave(attached->shadow, attached);
-    (void)CUDA_CALL(attached->shared->device, &error, cudaFreeHost, attached->sample);
+    (void)CUDA_CALL(attached->device, &error, cudaFreeHost, attached->sample);
   }
 }
 
@@ -193,8 +189,13 @@ static void free_attached(struct attached *attached) {
   for (unsigned i = 0; i < attached->bound; i++) {
     cuda_instance_close(attached->instances[i]);
   }
-  attached->shared->bound -= attached->bound;
-  let_go(attached->shared);
+  if (attached->shared) {
+    attached->shared->bound -= attached->bound;
+    let_go(attached->shared);
+  }
+  if (attached->member) {
+    batches_leave(attached->member);
+  }
   free(attached);
 }
 
@@ -205,15 +206,15 @@ void *model_attach(struct gpu_device *device, const struct stage_plan *plan, con
     gpu_error_set(error, ENOMEM, NULL, "no memory for the instances of a model");
     return NULL;
   }
+  attached->device = device;
   attached->model = plan->object;
   pthread_mutex_lock(&lock);
-  attached->shared = hold(device, attached->model, error);
-  bool good =
-      attached->shared && fill(attached, plan, slots, count, beside, error) && make_sample(attached, plan->shadow, error);
-  if (!good && attached->shared) {
+  bool good = (attached->model->batch.most > 0 ? join(attached, plan, beside, error)
+                                               : (attached->shared = hold(device, attached->model, error)) &&
+                                                     fill(attached, plan, slots, count, beside, error)) &&
+              make_sample(attached, plan->shadow, error);
+  if (!good) {
     free_attached(attached);
-  } else if (!good) {
-    free(attached);
   }
   pthread_mutex_unlock(&lock);
   return good ? attached : NULL;
@@ -240,6 +241,7 @@ static struct cuda_instance *choose(struct cuda_instances *set) {
   return set->instances[turn];
 }
 
+/* Of a model that computes batches frames are handed over. */
 int model_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream) {
   struct attached *attached = call->attached;
   cudaError_t status = attached->bound > 0
@@ -248,3 +250,7 @@ int model_enqueue(const struct stage_plan *plan, const struct stage_call *call, 
   status = status == cudaSuccess ? take_sample(attached, call, stream) : status;
   return (int)status;
 }
+
+void model_hand(struct stage_call *call) { batches_hand(((struct attached *)call->attached)->member, call); }
+
+int model_sample(const struct stage_call *call) { return (int)take_sample(call->attached, call, call->stream); }

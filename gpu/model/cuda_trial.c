@@ -30,6 +30,9 @@ static void write_key(const struct gpu_device *device, const struct model *model
   for (unsigned i = 0; i < model->input.rank; i++) {
     length += snprintf(key + length, CHOICE_KEY - (size_t)length, " %lld", (long long)model->input.shape[i]);
   }
+  if (model_rows(model) > 1) {
+    length += snprintf(key + length, CHOICE_KEY - (size_t)length, " rows %u", model_rows(model));
+  }
   snprintf(key + length, CHOICE_KEY - (size_t)length, "\ndevice %s\ncuda %d %d\ncudnn %zu\nonnxruntime %s\n", device->name,
            driver, runtime, cudnn_version(), model->runtime->version);
 }
@@ -41,7 +44,8 @@ static float measure(struct gpu_device *device, struct model *model, const struc
                      const struct onnx_file *file, const struct model_choice *choice) {
   struct gpu_error error;
   float best = 0, ms = 0;
-  struct cuda_instance *instance = cuda_instance_open(device, model, bytes, file, NULL, MODEL_ALL, choice, &error);
+  struct cuda_instance *instance =
+      cuda_instance_open(device, model, bytes, file, NULL, MODEL_ALL, model_rows(model), choice, &error);
   bool good = instance && cuda_instance_time(instance, WARM_UPS, &ms, &error);
   for (int i = 0; i < ROUNDS && good; i++) {
     good = cuda_instance_time(instance, FRAMES, &ms, &error);

@@ -8,6 +8,7 @@
 #include "gpu/model/private.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -27,7 +28,8 @@ static char *write_key(const struct model_settings *settings, uint64_t hash) {
   if (!out) {
     return NULL;
   }
-  fprintf(out, "%016" PRIx64 " %u %zu %d", hash, settings->instances, settings->memory, (int)settings->precision);
+  fprintf(out, "%016" PRIx64 " %u %zu %d %u %jd", hash, settings->instances, settings->memory, (int)settings->precision,
+          settings->batch.most, (intmax_t)settings->batch.wait_ns);
   for (unsigned i = 0; i < settings->shape_count; i++) {
     fprintf(out, " %s", settings->shapes[i].input);
     for (unsigned k = 0; k < settings->shapes[i].rank; k++) {
@@ -68,6 +70,7 @@ static void settle(struct model *model, const struct model_settings *settings) {
   model->threads = workers > model->instances ? workers / model->instances : 1;
   model->memory = settings->memory;
   model->precision = settings->precision;
+  model->batch = settings->batch;
 }
 
 static bool fill(struct model *model, const struct model_settings *settings, const struct model_bytes *bytes,
@@ -85,6 +88,9 @@ static bool fill(struct model *model, const struct model_settings *settings, con
 
 static void free_model(struct model *model) {
   session_close(model);
+  for (unsigned i = 0; i <= ONNX_MOST_FILES; i++) {
+    model_file_free(&model->files[i]);
+  }
   free(model->key);
   free(model->path);
   free(model);
@@ -115,7 +121,7 @@ static struct model *make(const struct model_settings *settings, char *key, cons
   return model;
 }
 
-static struct model *find_or_make(const struct model_settings *settings, const struct model_bytes *bytes,
+static struct model *find_or_make(const struct model_settings *settings, struct model_bytes *bytes,
                                   const struct onnx_file *file, struct gpu_error *error) {
   char *key = write_key(settings, bytes->hash);
   struct model *model = key ? find(key) : NULL;
@@ -124,6 +130,10 @@ static struct model *find_or_make(const struct model_settings *settings, const s
     free(key);
   } else if (key) {
     model = make(settings, key, bytes, file, error);
+    if (model) {
+      memcpy(model->files, bytes->kept, sizeof model->files);
+      memset(bytes->kept, 0, sizeof bytes->kept);
+    }
   } else {
     gpu_error_set(error, ENOMEM, NULL, "no memory for a model");
   }
@@ -163,6 +173,21 @@ struct model *model_release(struct model *model) {
   return NULL;
 }
 
+unsigned model_files(struct model_file *files, unsigned most) {
+  unsigned count = 0;
+  pthread_mutex_lock(&lock);
+  for (const struct model *model = models; model; model = model->next) {
+    for (unsigned i = 0; i <= ONNX_MOST_FILES && count < most; i++) {
+      const struct model_file *file = &model->files[i];
+      files[count] = (struct model_file){.path = file->path ? strdup(file->path) : NULL};
+      files[count].descriptor = files[count].path ? fcntl(file->descriptor, F_DUPFD_CLOEXEC, 3) : -1;
+      count += files[count].descriptor >= 0;
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  return count;
+}
+
 /* -- asking ------------------------------------------------------------------------------------------------------------- */
 
 void model_summary(const struct model *model, struct model_summary *summary) {
@@ -180,6 +205,8 @@ void model_summary(const struct model *model, struct model_summary *summary) {
       .threads = model->threads,
       .memory = model->memory,
       .precision = model->precision,
+      .batch = model->batch,
+      .is_padded = model->is_padded,
   };
 }
 
@@ -190,6 +217,13 @@ unsigned model_served(const struct model *model, uint64_t served[MODEL_MOST_INST
     count = served[i] > 0 && i >= count ? i + 1 : count;
   }
   return count;
+}
+
+unsigned model_batches(const struct model *model, uint64_t batches[MODEL_MOST_BATCH]) {
+  for (unsigned i = 0; i < MODEL_MOST_BATCH; i++) {
+    batches[i] = atomic_load_explicit(&model->batches[i], memory_order_relaxed);
+  }
+  return model->batch.most;
 }
 
 const struct model_tensor *model_input(const struct model *model) { return &model->input; }

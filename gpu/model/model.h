@@ -17,6 +17,7 @@ enum {
   MODEL_NAME = 128,
   MODEL_INSTANCES = 2,
   MODEL_MOST_INSTANCES = 64,
+  MODEL_MOST_BATCH = 64,
   MODEL_ALL = -1
 };
 
@@ -29,6 +30,12 @@ struct model_shape {
   int64_t sides[MODEL_MOST_RANK];
 };
 
+/* How frames of all that run it go through it together. */
+struct model_batch {
+  unsigned most;   /* in one run; 0: each goes by itself */
+  int64_t wait_ns; /* how long a frame may be held back for others; 0: never while an instance is free */
+};
+
 /* What is zero is the default. */
 struct model_settings {
   const char *file;
@@ -37,12 +44,13 @@ struct model_settings {
   unsigned instances; /* that may run at once on one device */
   size_t memory;      /* most that one may take on a GPU; 0: no limit */
   enum model_precision precision;
+  struct model_batch batch;
 };
 
 struct model_tensor {
   char name[MODEL_NAME];
   int type;      /* enum onnx_type */
-  unsigned rank; /* as the model has it */
+  unsigned rank; /* as the model has it; of a model that takes batches the first side is 1 */
   int64_t shape[MODEL_MOST_RANK];
   struct frame_format format; /* as frames have it: without the leading sides of 1 that are too many */
   size_t bytes;
@@ -54,6 +62,21 @@ struct model;
 struct model *model_open(const struct model_settings *settings, struct gpu_error *error);
 struct model *model_hold(struct model *model);    /* returns it */
 struct model *model_release(struct model *model); /* NULL is fine; returns NULL */
+
+/* -- over the end of a process ------------------------------------------------------------------------------------ */
+
+/* A file of a model as it was opened, whatever stands under its name by now. */
+struct model_file {
+  char *path; /* NULL: none */
+  int descriptor;
+};
+
+/* Copies those of all models that are open, for the caller to give back with model_file_free(). Returns how many. */
+unsigned model_files(struct model_file *files, unsigned most);
+void model_file_free(struct model_file *file); /* idempotent */
+/* Whoever opens that path gets this file, until model_forget_files(). The descriptor is taken. While no other thread runs. */
+void model_remember_file(const char *path, int descriptor);
+void model_forget_files(void);
 
 /* -- what it is --------------------------------------------------------------------------------------------------- */
 
@@ -67,11 +90,15 @@ struct model_summary {
   unsigned instances, threads; /* threads of one run on the CPU */
   size_t memory;
   enum model_precision precision;
+  struct model_batch batch;
+  bool is_padded; /* it takes no fewer frames than the most */
 };
 
 void model_summary(const struct model *model, struct model_summary *summary);
 /* How many frames each instance has computed, of all pipelines, but for those of a warm-up. Returns the number of instances. */
 unsigned model_served(const struct model *model, uint64_t served[MODEL_MOST_INSTANCES]);
+/* How many batches had one frame, two, and so on; but for those of a warm-up. Returns the most that one may have, or 0. */
+unsigned model_batches(const struct model *model, uint64_t batches[MODEL_MOST_BATCH]);
 const struct model_tensor *model_input(const struct model *model);
 unsigned model_output_count(const struct model *model);
 const struct model_tensor *model_output(const struct model *model, unsigned index);
@@ -81,7 +108,12 @@ int model_find_output(const struct model *model, const char *name);
 /* -- running it on the CPU ---------------------------------------------------------------------------------------- */
 
 /* Computes output `chosen`, or with MODEL_ALL all of them as gpu/model/parts.h says, in the caller's thread. The memory is of
- * the sizes that input, output or parts have. */
+ * the sizes that input, output or parts have. Not of a model that takes no fewer frames than the most. */
 bool model_run(const struct model *model, const void *input, void *output, int chosen, struct gpu_error *error);
+
+/* Computes `count` frames at once: they lie one after the other in `input`, and so do their results in each of the `outputs`.
+ * All are as large as the most frames that the model may take at once. */
+bool model_run_batch(const struct model *model, unsigned count, const void *input, void *const *outputs,
+                     struct gpu_error *error);
 
 #endif

@@ -19,9 +19,13 @@ struct model {
   struct stage_counter served[MODEL_MOST_INSTANCES]; /* frames of each instance */
   _Atomic uint64_t running;                          /* on the CPU: a bit for each frame that it computes at this moment */
   char *path;
+  struct model_file files[1 + ONNX_MOST_FILES]; /* as they were opened */
   unsigned instances, threads;
   size_t memory;
   enum model_precision precision;
+  struct model_batch batch;
+  bool is_padded;                             /* it takes no fewer frames than the most */
+  _Atomic uint64_t batches[MODEL_MOST_BATCH]; /* with one frame, with two ... */
   int64_t ir_version, opset;
   uint64_t weight_bytes, single_bytes, nodes, hash;
   struct model_tensor input;
@@ -32,6 +36,9 @@ struct model {
   struct ort_session *session;
 };
 
+/* How many frames it computes at once at most. */
+static inline unsigned model_rows(const struct model *model) { return model->batch.most > 1 ? model->batch.most : 1; }
+
 /* -- bytes.c: files as they were at one moment ------------------------------------------------------------------------- */
 
 struct model_bytes {
@@ -40,10 +47,14 @@ struct model_bytes {
   uint64_t hash;
   unsigned char *files[ONNX_MOST_FILES]; /* those beside it, in the order of struct onnx_file */
   size_t file_counts[ONNX_MOST_FILES];
+  struct model_file kept[1 + ONNX_MOST_FILES]; /* what they were read from, unless somebody takes it */
 };
 
 /* Reads the file, what it says, and the files that it names. On false nothing is left to free. */
 bool model_bytes_read(const char *path, struct model_bytes *bytes, struct onnx_file *file, struct gpu_error *error);
+/* The same once more of an open model's files, also if others stand in their place. */
+bool model_bytes_read_again(const struct model *model, struct model_bytes *bytes, struct onnx_file *file,
+                            struct gpu_error *error);
 void model_bytes_free(struct model_bytes *bytes);
 
 /* -- signature.c ------------------------------------------------------------------------------------------------------- */

@@ -60,7 +60,8 @@ static bool set_sides(const struct model *model, struct ort_options *options, co
   for (unsigned i = 0; i < input->rank; i++) {
     char name[MODEL_NAME];
     struct onnx_text side = input->names[i];
-    if (input->shape[i] >= 0 || side.length == 0 || side.length >= sizeof name) {
+    bool is_open = input->shape[i] < 0 && !(i == 0 && model->batch.most > 1); /* as many as there are frames */
+    if (!is_open || side.length == 0 || side.length >= sizeof name) {
       continue;
     }
     snprintf(name, sizeof name, "%.*s", (int)side.length, side.text);
@@ -168,9 +169,13 @@ static bool is_open(const struct model *model) {
   return false;
 }
 
-static bool create_tensor(const struct model *model, const struct model_tensor *tensor, void *memory, struct ort_value **value,
-                          struct gpu_error *error) {
-  return CHECK(model, error, create_tensor, model->runtime->host, memory, tensor->bytes, tensor->shape, tensor->rank,
+/* Of `rows` frames, one after the other. */
+static bool create_tensor(const struct model *model, const struct model_tensor *tensor, unsigned rows, void *memory,
+                          struct ort_value **value, struct gpu_error *error) {
+  int64_t shape[MODEL_MOST_RANK];
+  memcpy(shape, tensor->shape, sizeof shape);
+  shape[0] = rows > 1 ? rows : shape[0];
+  return CHECK(model, error, create_tensor, model->runtime->host, memory, rows * tensor->bytes, shape, tensor->rank,
                tensor->type, value);
 }
 
@@ -181,18 +186,18 @@ static bool run_values(const struct model *model, const struct ort_value *input,
   return CHECK(model, error, run, model->session, NULL, input_names, inputs, 1, names, count, values);
 }
 
-/* Where the file leaves an output's sides open, a run with zeros tells them. */
-static bool try_outputs(struct model *model, struct gpu_error *error) {
+/* A run with zeros tells the sides of the outputs. */
+static bool try_outputs(struct model *model, unsigned rows, struct gpu_error *error) {
   const struct onnxruntime *runtime = model->runtime;
   const char *names[MODEL_MOST_OUTPUTS];
   struct ort_value *input = NULL, *values[MODEL_MOST_OUTPUTS] = {NULL};
-  void *zeros = calloc(1, model->input.bytes);
+  void *zeros = calloc(rows, model->input.bytes);
   for (unsigned i = 0; i < model->output_count; i++) {
     names[i] = model->outputs[i].name;
   }
-  bool good = zeros ? create_tensor(model, &model->input, zeros, &input, error) &&
+  bool good = zeros ? create_tensor(model, &model->input, rows, zeros, &input, error) &&
                           run_values(model, input, names, model->output_count, values, error)
-                    : gpu_error_set(error, 0, NULL, "no memory for an input of %zu bytes", model->input.bytes);
+                    : gpu_error_set(error, 0, NULL, "no memory for an input of %zu bytes", rows * model->input.bytes);
   for (unsigned i = 0; good && i < model->output_count; i++) {
     struct ort_tensor_info *info = NULL;
     good = CHECK(model, error, tensor_of, values[i], &info) && read_tensor(model, info, &model->outputs[i], error);
@@ -204,6 +209,40 @@ static bool try_outputs(struct model *model, struct gpu_error *error) {
   runtime->release_value(input);
   free(zeros);
   return good;
+}
+
+static bool refuse_batch(const struct model *model, const char *name, struct gpu_error *error) {
+  return gpu_error_set(error, 0,
+                       "export it so that all sides but the first stay as they are (dynamic_axes), or set batch.most to 1",
+                       "%s: of %u frames together its output `%s` is not %u results in a row", model->path, model->batch.most,
+                       name, model->batch.most);
+}
+
+/* Whether so many frames together give so many results in a row, each as that of one frame. */
+static bool try_batch(struct model *model, struct gpu_error *error) {
+  struct model_tensor one[MODEL_MOST_OUTPUTS];
+  const unsigned most = model->batch.most;
+  if (!model->is_padded && !try_outputs(model, 1, error)) {
+    return false;
+  }
+  memcpy(one, model->outputs, sizeof one);
+  if (!try_outputs(model, most, error)) {
+    snprintf(error->remedy, sizeof error->remedy,
+             "export it with an open first side in all that it computes, or set batch.most to 1");
+    return false;
+  }
+  for (unsigned i = 0; i < model->output_count; i++) {
+    struct model_tensor *tensor = &model->outputs[i];
+    if (tensor->rank == 0 || tensor->shape[0] != most) {
+      return refuse_batch(model, tensor->name, error);
+    }
+    tensor->shape[0] = 1;
+    if (!model->is_padded &&
+        (one[i].rank != tensor->rank || memcmp(one[i].shape, tensor->shape, tensor->rank * sizeof tensor->shape[0]) != 0)) {
+      return refuse_batch(model, tensor->name, error);
+    }
+  }
+  return true;
 }
 
 static bool read_outputs(struct model *model, struct gpu_error *error) {
@@ -220,7 +259,7 @@ static bool read_outputs(struct model *model, struct gpu_error *error) {
       return false;
     }
   }
-  if (is_open(model) && !try_outputs(model, error)) {
+  if (model->batch.most > 1 ? !try_batch(model, error) : is_open(model) && !try_outputs(model, 1, error)) {
     return false;
   }
   for (unsigned i = 0; i < model->output_count; i++) {
@@ -250,30 +289,42 @@ void session_close(struct model *model) {
 
 /* -- running ------------------------------------------------------------------------------------------------------------ */
 
-static void *find_memory(const struct model *model, void *output, int chosen, unsigned index) {
-  return chosen == MODEL_ALL ? (unsigned char *)output + model->parts.parts[index].offset : output;
-}
-
-bool model_run(const struct model *model, const void *input, void *output, int chosen, struct gpu_error *error) {
+/* Computes so many frames, which lie one after the other; `outputs` are those from `first` on. */
+static bool run_rows(const struct model *model, unsigned rows, const void *input, unsigned first, unsigned count,
+                     void *const *outputs, struct gpu_error *error) {
   const struct onnxruntime *runtime = model->runtime;
-  const unsigned first = chosen == MODEL_ALL ? 0 : (unsigned)chosen;
-  const unsigned count = chosen == MODEL_ALL ? model->output_count : 1;
   const char *names[MODEL_MOST_OUTPUTS];
   struct ort_value *in = NULL, *out[MODEL_MOST_OUTPUTS] = {NULL};
   /* The library does not write to an input. */
-  bool good = create_tensor(model, &model->input, (void *)(uintptr_t)input, &in, error);
+  bool good = create_tensor(model, &model->input, rows, (void *)(uintptr_t)input, &in, error);
   for (unsigned i = 0; i < count && good; i++) {
-    const struct model_tensor *tensor = &model->outputs[first + i];
-    names[i] = tensor->name;
-    good = create_tensor(model, tensor, find_memory(model, output, chosen, first + i), &out[i], error);
+    names[i] = model->outputs[first + i].name;
+    good = create_tensor(model, &model->outputs[first + i], rows, outputs[i], &out[i], error);
   }
   good = good && run_values(model, in, names, count, out, error);
   for (unsigned i = 0; i < count; i++) {
     runtime->release_value(out[i]);
   }
   runtime->release_value(in);
-  if (good && chosen == MODEL_ALL) {
-    memcpy(output, &model->parts, sizeof model->parts);
-  }
   return good;
+}
+
+bool model_run(const struct model *model, const void *input, void *output, int chosen, struct gpu_error *error) {
+  void *outputs[MODEL_MOST_OUTPUTS] = {output};
+  if (chosen != MODEL_ALL) {
+    return run_rows(model, 1, input, (unsigned)chosen, 1, outputs, error);
+  }
+  for (unsigned i = 0; i < model->output_count; i++) {
+    outputs[i] = (unsigned char *)output + model->parts.parts[i].offset;
+  }
+  if (!run_rows(model, 1, input, 0, model->output_count, outputs, error)) {
+    return false;
+  }
+  memcpy(output, &model->parts, sizeof model->parts);
+  return true;
+}
+
+bool model_run_batch(const struct model *model, unsigned count, const void *input, void *const *outputs,
+                     struct gpu_error *error) {
+  return run_rows(model, model->is_padded ? model->batch.most : count, input, 0, model->output_count, outputs, error);
 }

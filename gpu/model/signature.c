@@ -97,6 +97,25 @@ static bool refuse_shape(const struct model *model, const struct onnx_input *inp
   return gpu_error_set(error, 0, remedy, "%s: its input `%.*s` is [%s]; %s", model->path, ONNX_PRINT(input->name), is, problem);
 }
 
+/* The first side of a model that takes batches counts frames: of each it is 1. */
+static bool close_batch(struct model *model, struct onnx_input *input, struct gpu_error *error) {
+  const unsigned most = model->batch.most;
+  const int64_t first = input->rank > 0 ? input->shape[0] : 0;
+  char is[SHAPE_TEXT], remedy[GPU_TEXT];
+  model->is_padded = most > 1 && first == most;
+  if (most > 0 && (first < 0 || model->is_padded)) {
+    input->shape[0] = 1;
+  } else if (most > 1) {
+    describe(input, "?", is);
+    snprintf(remedy, sizeof remedy, "export it with an open first side (dynamic_axes), or set batch.most to %lld",
+             first > 1 ? (long long)first : 1LL);
+    return gpu_error_set(error, 0, remedy,
+                         "%s: its input `%.*s` is [%s]; frames go through it together only if the first side is open or %u",
+                         model->path, ONNX_PRINT(input->name), is, most);
+  }
+  return true;
+}
+
 /* Puts the sides that are given where the file leaves them open. */
 static bool close_shape(const struct model *model, const struct onnx_input *input, const struct model_shape *shape,
                         int64_t sides[MODEL_MOST_RANK], struct gpu_error *error) {
@@ -153,8 +172,11 @@ bool signature_read_input(struct model *model, const struct onnx_file *file, con
   if (!check_inputs(model, file, error) || !check_shapes(model, file, settings, error)) {
     return false;
   }
-  const struct onnx_input *input = &file->inputs[0];
+  struct onnx_input closed = file->inputs[0], *input = &closed;
   struct model_tensor *tensor = &model->input;
+  if (!close_batch(model, input, error)) {
+    return false;
+  }
   memcpy(tensor->name, input->name.text, input->name.length);
   tensor->type = input->type;
   tensor->rank = input->rank;

@@ -9,7 +9,7 @@
  * here what a stage was prepared with.
  */
 #include "gpu/model/stage.h"
-#include "gpu/model/private.h"
+#include "gpu/model/batches.h"
 #include "gpu/model/shadow.h"
 #include "gpu/stages/prepare.h"
 
@@ -166,6 +166,13 @@ static bool check_fit(struct stage_plan *plan, const struct model *model, char p
   return false;
 }
 
+static void count_users(struct stage_plan *plan, unsigned users) {
+  struct model *model = plan->object;
+  atomic_fetch_add(&model->users, users);
+  atomic_fetch_sub(&model->users, plan->users);
+  plan->users = users;
+}
+
 static void release(struct stage_plan *plan) {
   struct model *model = plan->object;
   atomic_fetch_sub(&model->users, plan->users);
@@ -216,6 +223,13 @@ static void give_number(struct model *model, unsigned number) {
   }
 }
 
+void model_stage_sample(const struct stage_plan *plan, const struct stage_call *call) {
+  if (differs(plan, call->sequence) && shadow_take(plan->shadow, plan)) {
+    memcpy(shadow_place(plan->shadow), call->input, ((const struct model *)plan->object)->input.bytes);
+    shadow_post(plan->shadow, NULL);
+  }
+}
+
 static void run(const struct stage_plan *plan, const struct stage_call *call) {
   struct gpu_error error;
   struct model *model = plan->object;
@@ -226,9 +240,23 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
     snprintf(call->problem, STAGE_TEXT, "%.390s", error.text);
   }
   give_number(model, instance);
-  if (differs(plan, call->sequence) && shadow_take(plan->shadow, plan)) {
-    memcpy(shadow_place(plan->shadow), call->input, model->input.bytes);
-    shadow_post(plan->shadow, NULL);
+  model_stage_sample(plan, call);
+}
+
+static bool joins(const struct stage_plan *plan) { return ((const struct model *)plan->object)->batch.most > 0; }
+
+static void *join(struct gpu_device *device, const struct stage_plan *plan, struct gpu_error *error) {
+  return batches_join(&batch_cpu, device, plan, error);
+}
+
+static void leave(void *joined) { batches_leave(joined); }
+
+static void hand(struct stage_call *call) {
+  void (*const on_cuda)(struct stage_call * call) = STAGE_ENQUEUE(model_hand);
+  if (on_cuda && call->stream) {
+    on_cuda(call);
+  } else {
+    batches_hand(call->attached, call);
   }
 }
 
@@ -242,9 +270,14 @@ const struct stage_descriptor model_stage = {
     .any_element = true,
     .prepare = prepare,
     .release = release,
+    .count_users = count_users,
     .run = run,
     .enqueue = STAGE_ENQUEUE(model_enqueue),
     .attach = STAGE_ENQUEUE(model_attach),
     .detach = STAGE_ENQUEUE(model_detach),
+    .joins = joins,
+    .join = join,
+    .leave = leave,
+    .hand = hand,
     .differs = differs,
 };

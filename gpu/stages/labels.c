@@ -65,6 +65,34 @@ static void *read_lines(const char *path, unsigned *count, const char **reason) 
   return memory;
 }
 
+/* Bytes of the character that the text begins with; 0: it begins with none of UTF-8. */
+static unsigned character_bytes(const unsigned char *text) {
+  unsigned bytes = text[0] < 0x80 ? 1 : text[0] < 0xC2 ? 0 : text[0] < 0xE0 ? 2 : text[0] < 0xF0 ? 3 : text[0] < 0xF5 ? 4 : 0;
+  for (unsigned i = 1; i < bytes; i++) {
+    if (text[i] >> 6 != 2) {
+      return 0;
+    }
+  }
+  bool is_too_long = (text[0] == 0xE0 && text[1] < 0xA0) || (text[0] == 0xF0 && text[1] < 0x90);
+  bool is_none = (text[0] == 0xED && text[1] > 0x9F) || (text[0] == 0xF4 && text[1] > 0x8F);
+  return is_too_long || is_none ? 0 : bytes;
+}
+
+/* The number of the first line that is no UTF-8, from 1; 0: all are. */
+static unsigned find_foreign(const struct stage_plan *plan) {
+  for (unsigned i = 0; i < plan->label_count; i++) {
+    const unsigned char *at = (const unsigned char *)plan->labels[i];
+    while (*at) {
+      unsigned bytes = character_bytes(at);
+      if (bytes == 0) {
+        return i + 1;
+      }
+      at += bytes;
+    }
+  }
+  return 0;
+}
+
 bool labels_read(struct stage_plan *plan, const struct stage_value *value, char problem[STAGE_TEXT]) {
   const char *reason = NULL;
   if (!value->text) {
@@ -76,6 +104,13 @@ bool labels_read(struct stage_plan *plan, const struct stage_value *value, char 
     return false;
   }
   plan->labels = plan->object;
+  unsigned foreign = find_foreign(plan);
+  if (foreign > 0) {
+    snprintf(problem, STAGE_TEXT, "line %u of %.120s, its `labels`, is not UTF-8; convert the file with iconv", foreign,
+             value->text);
+    labels_release(plan);
+    return false;
+  }
   return true;
 }
 

@@ -28,6 +28,7 @@ def arguments():
     parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build", help="the folder with framed in it")
     parser.add_argument("--parts", default=" ".join(PARTS), help="which, and in which order")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--seed", type=int, default=1, help="of the order of faults")
     parser.add_argument("--quick", action="store_true", help="a tenth of everything, to see that it works")
     given = parser.parse_args()
     unknown = set(given.parts.split()) - set(PARTS)
@@ -58,7 +59,7 @@ def part(name, place, say):
         yield from link_rates.latency(place, programs, windows=2 if quick else 15)
     elif name == "trouble":
         faults = 4 if quick else 20
-        yield from link_trouble.trouble(place, 8000 if quick else 100000, faults, faults, faults, seed=1, say=say)
+        yield from link_trouble.trouble(place, 8000 if quick else 100000, faults, faults, faults, seed=GIVEN.seed, say=say)
     elif name == "redelivery":
         yield from link_trouble.redelivery(place, rounds=3 if quick else 15)
     else:

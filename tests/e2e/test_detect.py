@@ -275,11 +275,13 @@ def test_boxes_are_drawn_into_the_picture(place):
     ([1, 84, 8400], {"detect": {"layout": "yolo8", "labels": "none.txt"}}, "none.txt: No such file"),
     ([1, 84, 8400], {"detect": {"layout": "yolo8", "labels": "two.txt"}}, "has 2 names, but the tensor has 80 classes"),
     ([1, 84, 8400], {"detect": {"layout": "yolo8", "labels": "."}}, "not a regular file"),
+    ([1, 84, 8400], {"detect": {"layout": "yolo8", "labels": "latin.txt"}}, "line 2 of"),
     ([1, 84, 8400], {"draw": {"on": "input"}}, "put `detect` before it"),
     ([2, 1000], {"top": {}}, "one list of scores"),
-], ids=["end2end", "yolox", "logits", "no file", "other labels", "folder", "draw", "top"])
+], ids=["end2end", "yolox", "logits", "no file", "other labels", "folder", "latin", "draw", "top"])
 def test_what_does_not_fit_is_said(place, shape, stage, says):
     (place / "two.txt").write_text("one\ntwo\n")
+    (place / "latin.txt").write_bytes("caf\u00e9\n".encode() + "caf\u00e9\n".encode("latin-1"))
     name, settings = next(iter(stage.items()))
     settings = {key: str(place / value) if key == "labels" else value for key, value in settings.items()}
     entry = pipeline({"dtype": "float32", "shape": shape}, stages=[{name: settings}])

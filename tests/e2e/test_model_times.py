@@ -29,7 +29,7 @@ def test_the_model_is_a_step_of_its_own_within_the_stages(place):
         served = daemon.view()["model"]["instances"]
         assert len(served) >= 2 and sum(served) == len(FRAMES), served
         assert f'framed_model_frames_total{{pipeline="cam0",instance="1"}} {served[0]}\n' in samples
-        assert daemon.view("cam1")["model"] == {"file": None, "instances": []}
+        assert daemon.view("cam1")["model"] == {"file": None, "instances": [], "batches": []}
         assert daemon.view("cam1")["latency_us"]["model"]["count"] == 0
         for name, has in (("cam0", True), ("cam1", False)):
             text = subprocess.run([FRAMECTL, "-s", daemon.socket, "status", name], capture_output=True, text=True,

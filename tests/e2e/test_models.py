@@ -160,6 +160,29 @@ def test_a_fault_of_the_device_opens_models_again(place):
 
 
 @needs_library
+def test_what_stands_in_the_place_of_a_model_is_for_a_reload(place):
+    """After a fault the process goes on with the file that was open, also if another one is no model; an upgrade is refused."""
+    strikes = {"fault": {"kind": "illegal", "at": 2, "again": "no"}}
+    entry = pipeline(TENSOR, stages=[strikes, {"model": {"name": "line"}}])
+    models = {"line": {"file": str(model_file(place))}}
+    with Daemon(place, {"cam0": entry}, models=models, env=WITH) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            for number in range(5):
+                if number == 1:
+                    model_file(place, "unknown")
+                producer.send(np.full(SIZE, number, np.float32).tobytes())
+                np.testing.assert_array_equal(np.frombuffer(reader.read(4 * SIZE), np.float32), np.full(SIZE, 2 * number + 1))
+            assert daemon.status()["handovers"]["fault"] >= 1
+            assert daemon.post("/v1/reload")[0] == 400
+            code, answer = daemon.post("/v1/upgrade")
+            assert code == 409 and "Froobnicate" in answer["error"], answer
+            model_file(place, factor=3.0)
+            assert daemon.command("/v1/reload")["in_place"] == ["cam0"]
+            producer.send(np.full(SIZE, 5, np.float32).tobytes())
+            np.testing.assert_array_equal(np.frombuffer(reader.read(4 * SIZE), np.float32), np.full(SIZE, 16))
+
+
+@needs_library
 def test_an_upgrade_goes_on_with_its_models(place):
     models = {"line": {"file": str(model_file(place))}}
     with Daemon(place, {"cam0": runs()}, models=models, env=WITH) as daemon:

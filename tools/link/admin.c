@@ -2,14 +2,13 @@
  * Streams and consumers: those that are there are left as they are, but for a subject that a stream lacks; others are made.
  * Calls of the library that ask JetStream wait for the answer, so they have a connection of their own, which ends with them.
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/link/broker.h"
 
-enum { ASK_MS = 5000, MOST_WAITING = 4096, MOST_FORGOTTEN = 4096, MOST_LISTED = 100000 };
+enum { ASK_MS = 5000, MOST_WAITING = 4096 };
 #define DUPLICATES_NS (INT64_C(120) * 1000000000)
 
 static bool say(char why[BROKER_TEXT], const char *what, const char *name, natsStatus status, jsErrCode code) {
@@ -104,13 +103,7 @@ static bool widen_stream(jsCtx *js, jsStreamConfig *config, const struct link_se
   return status == NATS_OK || say(why, "cannot add its subject to stream", link->stream, status, code);
 }
 
-/* What the stream of a source is. */
-struct queue {
-  bool is_queue;    /* frames go once they are acknowledged */
-  uint64_t removed; /* between its first and last */
-};
-
-static bool prepare_stream(struct broker *broker, jsCtx *js, const struct link_settings *link, struct queue *queue) {
+static bool prepare_stream(struct broker *broker, jsCtx *js, const struct link_settings *link, bool *is_queue) {
   jsStreamInfo *info = NULL;
   jsErrCode code = 0;
   natsStatus status = js_GetStreamInfo(&info, js, link->stream, NULL, &code);
@@ -120,7 +113,7 @@ static bool prepare_stream(struct broker *broker, jsCtx *js, const struct link_s
   } else if (status != NATS_OK) {
     fine = say(broker->why, "cannot ask for stream", link->stream, status, code);
   } else {
-    *queue = (struct queue){info->Config->Retention == js_WorkQueuePolicy, info->State.NumDeleted};
+    *is_queue = info->Config->Retention == js_WorkQueuePolicy;
     fine = is_taken(info->Config, link->subject) || widen_stream(js, info->Config, link, broker->why);
   }
   jsStreamInfo_Destroy(info);
@@ -142,43 +135,14 @@ static bool make_consumer(struct broker *broker, jsCtx *js, const struct link_se
   return status == NATS_OK || say(broker->why, "cannot make consumer", link->consumer, status, code);
 }
 
-static natsStatus acknowledge(natsConnection *connection, const struct link_settings *link, uint64_t number) {
-  char subject[256];
-  snprintf(subject, sizeof subject, "$JS.ACK.%s.%s.1.%" PRIu64 ".0.0.0", link->stream, link->consumer, number);
-  return natsConnection_PublishString(connection, subject, "+ACK");
-}
-
-/* A server that was killed may know that it removed a frame, and not that the frame was acknowledged: it tries to deliver it
- * for ever, and with each try stops to deliver others. Those that were removed last are acknowledged again. */
-static bool acknowledge_removed(struct broker *broker, natsConnection *connection, jsCtx *js,
-                                const struct link_settings *link) {
-  jsStreamInfo *info = NULL;
-  jsErrCode code = 0;
-  jsOptions list;
-  jsOptions_Init(&list);
-  list.Wait = ASK_MS;
-  list.Stream.Info.DeletedDetails = true;
-  natsStatus status = js_GetStreamInfo(&info, js, link->stream, &list, &code);
-  int count = status == NATS_OK ? info->State.DeletedLen : 0;
-  for (int i = count > MOST_FORGOTTEN ? count - MOST_FORGOTTEN : 0; i < count && status == NATS_OK; i++) {
-    status = acknowledge(connection, link, info->State.Deleted[i]);
-  }
-  jsStreamInfo_Destroy(info);
-  status = status == NATS_OK ? natsConnection_FlushTimeout(connection, ASK_MS) : status;
-  return status == NATS_OK || say(broker->why, "cannot mend consumer", link->consumer, status, code);
-}
-
-static bool prepare_consumer(struct broker *broker, natsConnection *connection, jsCtx *js, const struct link_settings *link,
-                             const struct queue *queue) {
+static bool prepare_consumer(struct broker *broker, jsCtx *js, const struct link_settings *link, bool is_queue) {
   jsConsumerInfo *info = NULL;
   jsErrCode code = 0;
   natsStatus status = js_GetConsumerInfo(&info, js, link->stream, link->consumer, NULL, &code);
-  bool waits = status == NATS_OK && info->NumAckPending > 0;
-  broker->delivered = status == NATS_OK && queue->is_queue && info->Config->MaxDeliver <= 0 ? info->Delivered.Stream : 0;
+  bool knows = status == NATS_OK && is_queue && info->Config->MaxDeliver <= 0;
+  broker->delivered = knows ? info->Delivered.Stream : 0;
+  broker->made = knows ? info->Created : 0;
   jsConsumerInfo_Destroy(info);
-  if (waits && queue->removed > 0 && queue->removed <= MOST_LISTED) {
-    return acknowledge_removed(broker, connection, js, link);
-  }
   if (status == NATS_NOT_FOUND) {
     return make_consumer(broker, js, link);
   }
@@ -189,14 +153,14 @@ bool broker_prepare(struct broker *broker, natsOptions *options, const struct li
   natsConnection *connection = NULL;
   jsCtx *js = NULL;
   jsOptions ask;
-  struct queue queue = {0};
+  bool is_queue = false;
   jsOptions_Init(&ask);
   ask.Wait = ASK_MS;
   natsStatus status = natsConnection_Connect(&connection, options);
   status = status == NATS_OK ? natsConnection_JetStream(&js, connection, &ask) : status;
   bool fine = status == NATS_OK || say(broker->why, "cannot connect to", "a server", status, 0);
-  fine = fine && prepare_stream(broker, js, link, &queue) &&
-         (!link->is_source || prepare_consumer(broker, connection, js, link, &queue));
+  fine =
+      fine && prepare_stream(broker, js, link, &is_queue) && (!link->is_source || prepare_consumer(broker, js, link, is_queue));
   jsCtx_Destroy(js);
   natsConnection_Destroy(connection);
   return fine;

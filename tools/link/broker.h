@@ -32,6 +32,7 @@ struct broker {
   _Atomic bool lost, writes;
   int socket;
   uint64_t delivered;    /* of a source's work queue, as of the connection; 0: none, or its stream keeps what is done */
+  int64_t made;          /* when its consumer was made */
   char why[BROKER_TEXT]; /* it could not connect, or why it was lost */
 };
 

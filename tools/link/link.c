@@ -7,7 +7,7 @@
 #include <time.h>
 
 #define PAUSE_FIRST   (100 * MS)
-#define PAUSE_LONGEST (10000 * MS)
+#define PAUSE_LONGEST (3000 * MS)
 #define TURN_LONGEST  (1000 * MS)
 #define STOP_PATIENCE (3000 * MS)
 #define DAEMON_WAIT   (5000 * MS)
@@ -41,7 +41,8 @@ static void standing_set(struct standing *standing, const char *error) {
   standing->since = standing->since == 0 || connected != standing->connected ? link_clock() : standing->since;
   standing->connected = connected;
   if (error) {
-    snprintf(standing->error, sizeof standing->error, "%s", error);
+    const char *place = error[0] == '(' ? strstr(error, "): ") : NULL; /* the library's, which helps nobody */
+    snprintf(standing->error, sizeof standing->error, "%s", place ? place + 3 : error);
   }
   pthread_mutex_unlock(&standing->lock);
 }

@@ -137,6 +137,7 @@ static void tell_settled(struct link *link) {
         tell_back(link, job);
       } else {
         tell(link, job->message, job->word);
+        sweep_told(&source->sweep, job->number);
       }
       end_job(link, job);
     }
@@ -316,7 +317,7 @@ static int64_t source_turn(struct link *link, int64_t now) {
 static void source_broker_there(struct link *link) {
   struct source *source = link->state;
   source->asked = 0;
-  sweep_begin(&source->sweep, &link->broker);
+  sweep_begin(link, &source->sweep);
 }
 
 /* What was under way there may be computed elsewhere. */

@@ -8,9 +8,36 @@
 
 #define ASK_EVERY (1000 * MS)
 
-static const char account_answer[] = ".account", frame_answer[] = ".frame", removed_answer[] = ".removed";
+static const char account_answer[] = ".account", floor_answer[] = ".floor", frame_answer[] = ".frame",
+                  removed_answer[] = ".removed";
 
-void sweep_begin(struct sweep *sweep, const struct broker *broker) { *sweep = (struct sweep){.until = broker->delivered}; }
+void sweep_told(struct sweep *sweep, uint64_t number) {
+  sweep->told[sweep->told_next] = number;
+  sweep->told_next = (sweep->told_next + 1) % SWEEP_TOLD;
+  sweep->told_count += sweep->told_count < SWEEP_TOLD;
+}
+
+static void acknowledge(const struct link *link, uint64_t number) {
+  char subject[256];
+  snprintf(subject, sizeof subject, "$JS.ACK.%s.%s.1.%" PRIu64 ".0.0.0", link->settings->stream, link->settings->consumer,
+           number);
+  natsConnection_PublishString(link->broker.connection, subject, "+ACK"); /* one that is lost is told again */
+}
+
+void sweep_begin(struct link *link, struct sweep *sweep) {
+  const struct broker *broker = &link->broker;
+  if (broker->made != sweep->made) { /* its numbers are others */
+    sweep->told_count = sweep->told_next = 0;
+  }
+  for (unsigned i = 0; i < sweep->told_count; i++) {
+    acknowledge(link, sweep->told[i]);
+  }
+  sweep->made = broker->made;
+  sweep->until = broker->delivered;
+  sweep->next = sweep->removed = 0;
+  sweep->floor = UINT64_MAX;
+  sweep->due = 0;
+}
 
 /* One that is lost is made again. */
 static void request(const struct link *link, const char *what, const char *consumer, const char *body, const char *answer) {
@@ -43,15 +70,35 @@ int64_t sweep_turn(struct link *link, struct sweep *sweep, int64_t now) {
   return sweep->due;
 }
 
+/* Of the first frame that waits, which may be gone. */
+static void ask_floor(const struct link *link, struct sweep *sweep, uint64_t floor) {
+  char body[64];
+  sweep->floor = floor;
+  snprintf(body, sizeof body, "{\"seq\":%" PRIu64 "}", floor + 1);
+  request(link, "STREAM.MSG.GET", NULL, body, floor_answer);
+}
+
 /* None waits for an acknowledgement: what had been delivered and is there is done. */
 static void take_account(const struct link *link, struct sweep *sweep, const char *text, size_t length) {
   json_t *answer = json_loadb(text, length, 0, NULL);
   const json_t *waiting = json_object_get(answer, "num_ack_pending");
+  uint64_t floor = (uint64_t)json_integer_value(json_object_get(json_object_get(answer, "ack_floor"), "stream_seq"));
   if (json_is_integer(waiting) && json_integer_value(waiting) == 0) {
     sweep->next = 1;
     ask_frame(link, sweep);
+  } else if (json_is_integer(waiting) && floor < sweep->until && floor != sweep->floor) {
+    ask_floor(link, sweep, floor);
   }
   json_decref(answer);
+}
+
+/* The next one that waits may be gone, too. */
+static void take_floor(const struct link *link, struct sweep *sweep, const char *text, size_t length) {
+  static const char gone[] = "\"err_code\":10037";
+  if (memmem(text, length < 512 ? length : 512, gone, strlen(gone))) {
+    acknowledge(link, sweep->floor + 1);
+    ask_account(link);
+  }
 }
 
 static void end(const struct link *link, struct sweep *sweep) {
@@ -99,6 +146,12 @@ bool sweep_take(struct link *link, struct sweep *sweep, const natsMsg *message) 
   if (answers(link, message, account_answer)) {
     if (sweep->until > 0 && sweep->next == 0) {
       take_account(link, sweep, text, length);
+    }
+    return true;
+  }
+  if (answers(link, message, floor_answer)) {
+    if (sweep->until > 0 && sweep->next == 0) {
+      take_floor(link, sweep, text, length);
     }
     return true;
   }

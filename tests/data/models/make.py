@@ -51,6 +51,15 @@ save("beside", [("Add", ["x", "ramp"], ["y"])], [tensor("x", T.FLOAT, [1, 64])],
 # y = table[x], which fails where x is no index
 save("lookup", [("Gather", ["table", "x"], ["y"])], [tensor("x", T.INT64, [4])], [tensor("y", T.FLOAT, [4])],
      [constant("table", *range(8))])
+# the same, of any number of rows, and of three
+save("lookups", [("Gather", ["table", "x"], ["y"])], [tensor("x", T.INT64, ["batch", 4])], [tensor("y", T.FLOAT, ["batch", 4])],
+     [constant("table", *range(8))])
+save("three", LINE, [tensor("x", T.FLOAT, [3, 4])], [tensor("y", T.FLOAT, [3, 4])], WEIGHTS)
+# of any number of rows: their halves, and each row's sum; and one sum of all rows
+save("rows", [("ReduceSum", ["x", "second"], ["sum"], {"keepdims": 0}), ("Mul", ["x", "half"], ["halves"])],
+     [tensor("x", T.FLOAT, ["batch", 6])], [tensor("sum", T.FLOAT, ["batch"]), tensor("halves", T.FLOAT, ["batch", 6])],
+     [constant("half", 0.5), constant("second", 1, dtype=np.int64)])
+save("sum", [("ReduceSum", ["x"], ["y"])], [tensor("x", T.FLOAT, ["batch", 6])], [tensor("y", T.FLOAT, [1, 1])])
 # what is refused
 save("unknown", [("Froobnicate", ["x"], ["y"])], [tensor("x", T.FLOAT, [4])], [tensor("y", T.FLOAT, [4])])
 save("too-new", [("Relu", ["x"], ["y"])], [tensor("x", T.FLOAT, [4])], [tensor("y", T.FLOAT, [4])], opset=99)

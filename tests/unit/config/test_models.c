@@ -48,6 +48,21 @@ static const struct mistake mistakes[] = {
      "    person: {file: a, shadow: {fil: b}}\n"
      "                               ^~~\n"
      "  did you mean 'file'?\n"},
+    {"batches of no size", MODELS("  a: {file: a, batch: {wait: 2}}\n", "sobel"),
+     "t.yaml:2:23: 'batch' of model 'a' needs 'most'\n"
+     "    a: {file: a, batch: {wait: 2}}\n"
+     "                        ^\n"
+     "  How many frames at most. The first side of the model's input must be open or that number; 1: frames only queue.\n"
+     "t.yaml:2:30: 'wait' needs a unit\n"
+     "    a: {file: a, batch: {wait: 2}}\n"
+     "                               ^\n"
+     "  write for example 2ms or 2s; units are ns us ms s min h d\n"},
+    {"a frame that waits as long as one that hangs",
+     MODELS("  a: {file: a, batch: {most: 2, wait: 1s}}\ngpu: {timeout: 1s}\n", "sobel"),
+     "t.yaml:2:3: batches of model 'a' wait for 1s, which must be at most half of gpu.timeout (1s)\n"
+     "    a: {file: a, batch: {most: 2, wait: 1s}}\n"
+     "    ^\n"
+     "  give it a shorter one, or raise gpu.timeout\n"},
     {"name of a model", MODELS("  a b: {file: a}\n", "sobel"),
      "t.yaml:2:3: 'a b' is not a name for a model\n"
      "    a b: {file: a}\n"

@@ -89,6 +89,47 @@ static int enqueue_attached(const struct stage_plan *plan, const struct stage_ca
   return enqueue(plan, call, stream);
 }
 
+bool keeps;
+struct stage_call *kept[GPU_MAX_SLOTS];
+unsigned kept_count;
+
+static bool joins(const struct stage_plan *plan) {
+  (void)plan;
+  return true;
+}
+
+static void compute(struct stage_call *call) {
+  ck_assert_ptr_eq(call->attached, &attachments);
+  struct work *work = &works[call->slot];
+  *work = (struct work){.call = *call, .bytes = WIDTH};
+  streams[call->slot] = call->stream;
+  call->run->instance = 2;
+  call->run->batch = 3;
+  fake_launch(call->stream, increment, work, KERNEL_NS);
+  call->resume(call);
+}
+
+static void hand(struct stage_call *call) {
+  if (keeps) {
+    kept[kept_count++] = call;
+  } else {
+    compute(call);
+  }
+}
+
+void give_back(void) {
+  struct stage_call *first = kept[0];
+  memmove(kept, kept + 1, --kept_count * sizeof kept[0]);
+  compute(first);
+}
+
+const struct stage_descriptor keeper = {.name = "keeper",
+                                        .prepare = keep,
+                                        .enqueue = enqueue_attached,
+                                        .attach = attach_beside,
+                                        .detach = detach,
+                                        .joins = joins,
+                                        .hand = hand};
 const struct stage_descriptor within = {
     .name = "within", .prepare = keep, .enqueue = enqueue_attached, .attach = attach_within, .detach = detach};
 const struct stage_descriptor apart = {

@@ -31,6 +31,12 @@ extern const struct stage_descriptor broken, cpu_only;
 /* As plus_one, with something of its own that is attached (how often, is counted), as part of the frame's graph or beside it.
  */
 extern const struct stage_descriptor within, apart;
+/* As apart, which takes frames over: at once it computes them and gives them back, or it keeps them for give_back(). */
+extern const struct stage_descriptor keeper;
+extern bool keeps;
+extern struct stage_call *kept[GPU_MAX_SLOTS]; /* in their order */
+extern unsigned kept_count;
+void give_back(void); /* the first of them */
 extern unsigned attachments;
 extern bool attaching_fails;
 

@@ -341,6 +341,9 @@ static void print_model(FILE *out, const struct model_view *model) {
     for (unsigned i = 0; i < model->instances; i++) {
       fprintf(out, "%s %llu", i > 0 ? "," : "", (unsigned long long)model->served[i]);
     }
+    if (model->batches > 0) {
+      fprintf(out, "; %.1f frames a batch", (double)model->batched / (double)model->batches);
+    }
     fputc('\n', out);
   }
 }

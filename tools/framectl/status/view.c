@@ -140,6 +140,12 @@ static struct model_view view_model(const json_t *model) {
   for (size_t i = 0; i < json_array_size(instances) && i < VIEW_MOST_INSTANCES; i++) {
     view.served[view.instances++] = (uint64_t)json_integer_value(json_array_get(instances, i));
   }
+  const json_t *batches = json_object_get(model, "batches");
+  for (size_t i = 0; i < json_array_size(batches); i++) {
+    uint64_t count = (uint64_t)json_integer_value(json_array_get(batches, i));
+    view.batches += count;
+    view.batched += count * (i + 1);
+  }
   return view;
 }
 

@@ -43,6 +43,7 @@ struct model_view {
   const char *file; /* "": there is none */
   unsigned instances;
   uint64_t served[VIEW_MOST_INSTANCES]; /* frames of each */
+  uint64_t batches, batched;            /* and the frames in these */
 };
 
 struct shadow_view { /* a second model on the same frames */
