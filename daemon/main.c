@@ -322,7 +322,7 @@ static void set_state_layout(void) {
   state_set_layout(sizes, sizeof sizes / sizeof *sizes);
 }
 
-static int act(const struct options *options) {
+static enum exit_status act(const struct options *options) {
   switch (options->action) {
   case RUN:
   case CHECK:
@@ -334,12 +334,12 @@ static int act(const struct options *options) {
     return with_vocabulary(config_print_manual);
   case PRINT_STAGES: {
     enum exit_status status = try_print_stages(options->text);
-    return (int)(status == EXIT_STATUS_OK ? printed() : status);
+    return status == EXIT_STATUS_OK ? printed() : status;
   }
   case TRY:
     return try_run(options->text);
   case REPLAY:
-    return replay_run(options->text, options->path, options->against);
+    return (enum exit_status)replay_run(options->text, options->path, options->against);
   case PRINT_VERSION:
     puts("framed " FRAMED_VERSION);
     return printed();
@@ -367,5 +367,5 @@ int main(int argc, char **argv) {
       return (int)status;
     }
   }
-  return act(&options);
+  return (int)act(&options);
 }

@@ -182,12 +182,13 @@ static bool compare_boxes(struct replay *replay, char *text, size_t size) {
 }
 
 static bool compare_floats(const struct replay *replay, char *text, size_t size) {
-  const float *before = (const float *)(const void *)replay->before.single.output;
-  const float *after = (const float *)(const void *)replay->after.single.output;
+  const unsigned char *before_bytes = replay->before.single.output, *after_bytes = replay->after.single.output;
+  const float *before = (const float *)(const void *)before_bytes;
+  const float *after = (const float *)(const void *)after_bytes;
   size_t count = replay->before.single.output_bytes / sizeof *before, other = 0;
   double most = 0;
   for (size_t i = 0; i < count; i++) {
-    bool differs = memcmp(&before[i], &after[i], sizeof *before) != 0;
+    bool differs = memcmp(&before_bytes[i * sizeof *before], &after_bytes[i * sizeof *after], sizeof *before) != 0;
     other += differs;
     most = differs ? fmax(most, fabs((double)before[i] - (double)after[i])) : most;
   }

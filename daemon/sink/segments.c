@@ -75,7 +75,7 @@ static void pattern_of(const char *name, char pattern[2 * PATH_MAX]) {
       *to++ = *at;
     }
   }
-  strcpy(to, *extension ? "" : "*");
+  memcpy(to, *extension ? "" : "*", *extension ? 1 : 2);
 }
 
 static bool make_folders(char *path) {
@@ -242,7 +242,7 @@ void segments_sweep(const struct config_pipeline *config) {
   char pattern[2 * PATH_MAX];
   glob_t found;
   pattern_of(config->sink.path, pattern);
-  strcat(pattern, SEGMENT_PART);
+  memcpy(pattern + strlen(pattern), SEGMENT_PART, sizeof SEGMENT_PART);
   if (glob(pattern, 0, NULL, &found) == 0) {
     for (size_t i = 0; i < found.gl_pathc; i++) {
       sweep_one(config, found.gl_pathv[i]);

@@ -117,7 +117,7 @@ static bool read_image(int fd, struct codec *codec, struct failure *failure) {
   recall_journal();
   const struct fd_store_front *front = image_left_front();
   bool is_there = front ? front->state != 0 : last.heartbeat.last != 0;
-  bool whole = usable && is_there && state_read(front->state, codec, failure);
+  bool whole = usable && front && is_there && state_read(front->state, codec, failure);
   if (is_there && !usable) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "its memory is of another version, or its process failed by itself");
   }

@@ -198,7 +198,7 @@ static bool find_index(struct cuda_device *device, unsigned index, const struct 
   device->index = (int)index;
 #ifdef FRAMED_FAULTS
   if (gpu_fault_has_lost(index)) {
-    return refuse(index, "it is broken", cudaErrorDeviceUnavailable, error);
+    return refuse(index, "it is broken", cudaErrorDevicesUnavailable, error);
   }
 #endif
   if (!known || !known->address[0]) {

@@ -85,7 +85,8 @@ struct framed_options {
   int64_t spin_ns;            /* how long framed_poll() looks again and again before it sleeps */
   int64_t connect_timeout_ns; /* 0: ten seconds */
   int64_t reconnect_for_ns;   /* see "a daemon that goes"; 0: ten seconds; negative: the client does not connect again */
-  int64_t fates; /* not 0, of a FRAMED_PRODUCER: framed_receive() tells the fate of each of its frames, where memory is shared */
+  int64_t
+      fates; /* not 0, of a FRAMED_PRODUCER: framed_receive() tells the fate of each of its frames, where memory is shared */
   int64_t reserved[2];
 };
 
@@ -202,8 +203,8 @@ struct framed_result {
 /*
  * The next result, in the order of the frames: 1, or 0 if there is none now, or FRAMED_FAILED. At most as many results as there
  * are slots can be held at once; where memory is shared, each held result also keeps its frame's slot. A dropped frame comes
- * with data NULL where memory is shared; over a connection only `dropped` of the next result tells of it. A producer with `fates`
- * gets all of its frames so; they are FRAMED_EMITTED once their results went out.
+ * with data NULL where memory is shared; over a connection only `dropped` of the next result tells of it. A producer with
+ * `fates` gets all of its frames so; they are FRAMED_EMITTED once their results went out.
  */
 FRAMED_API int framed_receive(struct framed *client, struct framed_result *result);
 

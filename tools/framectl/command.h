@@ -42,8 +42,8 @@ struct invocation {
 typedef bool command_run(const struct invocation *invocation, struct problem *problem);
 
 command_run command_status, command_health, command_watch, command_metrics, command_top, command_reload, command_upgrade,
-    command_device, command_drain, command_pause, command_resume, command_record, command_check, command_push, command_pull, command_trace,
-    command_plan, command_doctor, command_models, command_stages, command_try, command_replay, command_repair;
+    command_device, command_drain, command_pause, command_resume, command_record, command_check, command_push, command_pull,
+    command_trace, command_plan, command_doctor, command_models, command_stages, command_try, command_replay, command_repair;
 
 /* The daemon's program: the one beside this one if there is one, in `path`, so that an unpacked build works as it lies. */
 const char *command_find_framed(char path[PATH_MAX]);

@@ -137,7 +137,7 @@ int kernel_enqueue(const struct stage_plan *plan, const struct stage_call *call,
                                      .blockDim = {kernel->block[0], kernel->block[1], kernel->block[2]},
                                      .dynamicSmemBytes = kernel->shared,
                                      .stream = stream};
-  return cudaLaunchKernelExC(&launch, loaded->function, arguments);
+  return (int)cudaLaunchKernelExC(&launch, loaded->function, arguments);
 }
 
 #endif

@@ -13,7 +13,7 @@ enum cudaError {
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoKernelImageForDevice = 209,
-  cudaErrorDeviceUnavailable = 46,
+  cudaErrorDevicesUnavailable = 46,
   cudaErrorECCUncorrectable = 214,
   cudaErrorNvlinkUncorrectable = 220,
   cudaErrorUnsupportedPtxVersion = 222,
