@@ -471,7 +471,7 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   packaging/completions/framebench.zsh:share/zsh/site-functions/_framebench:644 \
   packaging/grafana/framed.json:share/framed/grafana/framed.json:644 \
   packaging/prometheus/framed.rules.yml:share/framed/prometheus/framed.rules.yml:644 \
-  $(foreach file,$(wildcard config/examples/*.yaml packaging/systemd/health/*),$(file):share/doc/framed/examples/$(notdir $(file)):644)
+  $(foreach file,$(wildcard config/examples/*.yaml packaging/systemd/health/* packaging/systemd/realtime.conf),$(file):share/doc/framed/examples/$(notdir $(file)):644)
 ifneq ($(nats),)
 installed_files += build/framed-link:bin/framed-link:755 $(filled)/framed-link.1.gz:share/man/man1/framed-link.1.gz:644 \
   $(filled)/framed-link.service:lib/systemd/system/framed-link.service:644 \

@@ -24,6 +24,7 @@ struct config_mark {
 /* -- what the caller knows -------------------------------------------------------------------------------- */
 
 enum { CONFIG_MAX_PARAMETERS = 12, CONFIG_MAX_NUMBERS = 4, CONFIG_MAX_RANK = 4, CONFIG_MAX_SLOTS = 16, CONFIG_MAX_STAGES = 16 };
+enum { CONFIG_MAX_PROCESSORS = 1024 };
 #define CONFIG_ALL_DEVICES UINT64_MAX
 enum { CONFIG_MAX_DEVICES = 64 };
 enum { CONFIG_MAX_SIDES = 8, CONFIG_MAX_SHAPES = 16 }; /* of models */
@@ -80,6 +81,7 @@ enum config_sink_overload { CONFIG_SINK_DROP, CONFIG_SINK_BLOCK };
 enum config_precision { CONFIG_TF32, CONFIG_FLOAT32 };
 enum config_record_when { CONFIG_RECORD_ALWAYS, CONFIG_RECORD_BOXES, CONFIG_RECORD_EVENT };
 enum config_priority { CONFIG_PRIORITY_HIGH, CONFIG_PRIORITY_NORMAL, CONFIG_PRIORITY_LOW };
+enum config_policy { CONFIG_POLICY_OTHER, CONFIG_POLICY_FIFO, CONFIG_POLICY_RR };
 enum config_endpoint { CONFIG_SOCKET, CONFIG_FILE, CONFIG_REPLY };
 
 struct config_format {
@@ -232,6 +234,23 @@ struct config_pipeline {
   char *ends; /* the same of all but its stages */
 };
 
+struct config_processors { /* none: all that there are */
+  uint64_t bits[CONFIG_MAX_PROCESSORS / 64];
+};
+
+static inline bool config_has_processor(const struct config_processors *processors, unsigned number) {
+  return (processors->bits[number / 64] >> number % 64 & 1) != 0;
+}
+
+/* How lanes get the time of processors. */
+struct config_realtime {
+  struct config_mark at;
+  enum config_policy policy;
+  unsigned priority; /* 0: without a policy */
+  struct config_processors processors;
+  bool lock;
+};
+
 struct config_limits { /* 0: none */
   unsigned sessions_per_user, readers_per_user;
   int64_t memory_per_user; /* bytes */
@@ -256,6 +275,7 @@ struct config {
     unsigned faults; /* a minute, from which the daemon recovers */
   } gpu;
   struct config_limits limits;
+  struct config_realtime realtime;
   struct config_model **models; /* those with a name in the order of the files, then those without */
   unsigned model_count;
   struct config_pipeline *pipelines; /* in the order of the files */
@@ -321,6 +341,7 @@ extern const char *const config_sink_protocol_names[];
 extern const char *const config_completion_names[];
 extern const char *const config_precision_names[];
 extern const char *const config_priority_names[];
+extern const char *const config_policy_names[];
 extern const char *const config_graph_names[];
 extern const char *const config_overload_names[];
 extern const char *const config_sink_overload_names[];

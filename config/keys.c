@@ -9,6 +9,7 @@ const char *const config_sink_protocol_names[] = {"raw", "y4m", "native", "", "j
 const char *const config_completion_names[] = {"callback", "spin", NULL};
 const char *const config_precision_names[] = {"tf32", "float32", NULL};
 const char *const config_priority_names[] = {"high", "normal", "low", NULL};
+const char *const config_policy_names[] = {"other", "fifo", "rr", NULL};
 const char *const config_graph_names[] = {"auto", "on", "off", NULL};
 const char *const config_overload_names[] = {"block", "drop-oldest", "drop-newest", NULL};
 const char *const config_sink_overload_names[] = {"drop", "block", NULL};
@@ -48,11 +49,12 @@ const struct config_key *keys_find(enum key_section section, const char *name) {
 
 const char *keys_section_name(enum key_section section) {
   static const char *const names[SECTION_COUNT] = {
-      [SECTION_ROOT] = "the file",   [SECTION_LOG] = "'log'",           [SECTION_STATUS] = "'status'",
-      [SECTION_GPU] = "'gpu'",       [SECTION_PIPELINE] = "a pipeline", [SECTION_SOURCE] = "'source'",
-      [SECTION_FORMAT] = "'format'", [SECTION_ALLOW] = "'allow'",       [SECTION_SINK] = "'sink'",
-      [SECTION_LIMITS] = "'limits'", [SECTION_MODEL] = "a model",       [SECTION_SHADOW] = "'shadow'",
-      [SECTION_ROTATE] = "'rotate'", [SECTION_RECORD] = "'record'",     [SECTION_BATCH] = "'batch'",
+      [SECTION_ROOT] = "the file",       [SECTION_LOG] = "'log'",           [SECTION_STATUS] = "'status'",
+      [SECTION_GPU] = "'gpu'",           [SECTION_PIPELINE] = "a pipeline", [SECTION_SOURCE] = "'source'",
+      [SECTION_FORMAT] = "'format'",     [SECTION_ALLOW] = "'allow'",       [SECTION_SINK] = "'sink'",
+      [SECTION_LIMITS] = "'limits'",     [SECTION_MODEL] = "a model",       [SECTION_SHADOW] = "'shadow'",
+      [SECTION_REALTIME] = "'realtime'", [SECTION_ROTATE] = "'rotate'",     [SECTION_RECORD] = "'record'",
+      [SECTION_BATCH] = "'batch'",
   };
   return names[section];
 }

@@ -16,6 +16,7 @@ enum key_section {
   SECTION_STATUS,
   SECTION_GPU,
   SECTION_LIMITS,
+  SECTION_REALTIME,
   SECTION_MODEL,
   SECTION_BATCH,
   SECTION_SHADOW,
@@ -60,7 +61,8 @@ enum key_type {
   KEY_PIXELS,    /* unsigned, index into the vocabulary */
   KEY_DTYPE,     /* unsigned, index into the vocabulary */
   KEY_SHAPE,     /* struct config_format, its rank and shape */
-  KEY_SHAPES     /* struct config_model, its shapes */
+  KEY_SHAPES,    /* struct config_model, its shapes */
+  KEY_PROCESSORS /* struct config_processors */
 };
 
 enum { KEYS_NO_DEVICE = 0xFFFF, KEYS_SOCKET_PATH = 107, KEYS_FILE_PATH = 4095, KEYS_MOST_IDS = 256 };

@@ -67,6 +67,7 @@ static const char *const type_words[] = {
     [KEY_SHAPE] = "list of sizes",
     [KEY_STAGES] = "list of stages",
     [KEY_SHAPES] = "mapping of inputs to lists of sizes",
+    [KEY_PROCESSORS] = "list of numbers",
 };
 
 static void put_type(FILE *out, const struct config_key *key, const struct config_vocabulary *vocabulary) {

@@ -235,6 +235,8 @@ static void note_place(enum key_section section, const struct config_key *key, c
     ((struct config *)structure)->status.socket_at = node->at;
   } else if (section == SECTION_STATUS && key->type == KEY_ADDRESS) {
     ((struct config *)structure)->status.http_at = node->at;
+  } else if (key->child == SECTION_REALTIME) {
+    ((struct config *)structure)->realtime.at = node->name_at;
   } else if (key->child == SECTION_SOURCE) {
     ((struct config_pipeline *)structure)->source.at = node->name_at;
   } else if (key->child == SECTION_SINK) {

@@ -100,17 +100,19 @@ static void put_id(struct schema *schema) {
 }
 
 static void put_list(struct schema *schema, const struct config_key *key) {
-  put_raw(schema, "type", key->type == KEY_SHAPE ? "\"array\"" : "[\"array\", \"null\"]");
+  const bool has_numbers = key->type == KEY_SHAPE || key->type == KEY_PROCESSORS;
+  const int most = key->type == KEY_SHAPE ? CONFIG_MAX_RANK : has_numbers ? CONFIG_MAX_PROCESSORS : KEYS_MOST_IDS;
+  put_raw(schema, "type", has_numbers ? "\"array\"" : "[\"array\", \"null\"]");
   open_with(schema, "items", '{');
-  if (key->type == KEY_SHAPE) {
+  if (has_numbers) {
     put(schema, "type", "integer");
     put_bounds(schema, key);
   } else {
     put_id(schema);
   }
   close_with(schema, '}');
-  put_whole(schema, "minItems", key->type == KEY_SHAPE ? 1 : 0);
-  put_whole(schema, "maxItems", key->type == KEY_SHAPE ? CONFIG_MAX_RANK : KEYS_MOST_IDS);
+  put_whole(schema, "minItems", has_numbers ? 1 : 0);
+  put_whole(schema, "maxItems", most);
 }
 
 static void put_shapes(struct schema *schema, const struct config_key *key) {
@@ -240,6 +242,7 @@ static void put_type(struct schema *schema, const struct config_key *key) {
   case KEY_USERS:
   case KEY_GROUPS:
   case KEY_SHAPE:
+  case KEY_PROCESSORS:
     put_list(schema, key);
     break;
   default:

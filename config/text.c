@@ -76,6 +76,22 @@ static void write_shapes(const struct writer *writer, const struct config_model 
   fputc('}', writer->out);
 }
 
+static bool has_processors(const struct config_processors *processors) {
+  static const struct config_processors none;
+  return memcmp(processors, &none, sizeof none) != 0;
+}
+
+static void write_processors(const struct writer *writer, const struct config_processors *processors) {
+  const char *separator = "[";
+  for (unsigned i = 0; i < CONFIG_MAX_PROCESSORS; i++) {
+    if (config_has_processor(processors, i)) {
+      fprintf(writer->out, "%s%u", separator, i);
+      separator = ", ";
+    }
+  }
+  fputc(']', writer->out);
+}
+
 static void write_devices(const struct writer *writer, uint64_t devices) {
   if (devices == CONFIG_ALL_DEVICES) {
     fputs("all", writer->out);
@@ -183,6 +199,9 @@ static void write_value(const struct writer *writer, const struct config_key *ke
   case KEY_SHAPES:
     write_shapes(writer, value);
     break;
+  case KEY_PROCESSORS:
+    write_processors(writer, value);
+    break;
   case KEY_MODELS:
   case KEY_SECTION:
   case KEY_PIPELINES:
@@ -201,6 +220,10 @@ static bool is_present(const struct config_key *key, const void *value) {
     return config->model_count > 0 && config->models[0]->name;
   case KEY_SHAPES:
     return ((const struct config_model *)value)->shape_count > 0;
+  case KEY_PROCESSORS:
+    return has_processors(value);
+  case KEY_COUNT:
+    return key->fallback || *(const unsigned *)value != 0;
   case KEY_TEXT:
   case KEY_PATH:
   case KEY_ADDRESS:
@@ -220,12 +243,14 @@ static bool is_present(const struct config_key *key, const void *value) {
   case KEY_SIZE:
     return key->fallback || *(const int64_t *)value != 0;
   case KEY_SECTION:
-    return key->child == SECTION_RECORD   ? ((const struct config_record *)value)->file != NULL
-           : key->child == SECTION_ROTATE ? rotate->every_ns != 0 || rotate->size != 0
-           : key->child == SECTION_BATCH  ? ((const struct config_batch *)value)->most > 0
-           : key->child == SECTION_SHADOW ? ((const struct config_shadow *)value)->file != NULL
-           : key->child == SECTION_ALLOW  ? allow->user_count + allow->group_count > 0
-                                          : true;
+    return key->child == SECTION_RECORD     ? ((const struct config_record *)value)->file != NULL
+           : key->child == SECTION_ROTATE   ? rotate->every_ns != 0 || rotate->size != 0
+           : key->child == SECTION_BATCH    ? ((const struct config_batch *)value)->most > 0
+           : key->child == SECTION_SHADOW   ? ((const struct config_shadow *)value)->file != NULL
+           : key->child == SECTION_ALLOW    ? allow->user_count + allow->group_count > 0
+           : key->child == SECTION_REALTIME ? config->realtime.policy != CONFIG_POLICY_OTHER || config->realtime.lock ||
+                                                  has_processors(&config->realtime.processors)
+                                            : true;
   default:
     return true;
   }

@@ -303,6 +303,16 @@ static void check_http(struct reader *reader) {
   }
 }
 
+static void check_realtime(struct reader *reader) {
+  const struct config_realtime *realtime = &reader->config->realtime;
+  bool has_policy = realtime->policy != CONFIG_POLICY_OTHER;
+  if (has_policy != (realtime->priority > 0)) {
+    config_errors_add(reader->errors, realtime->at,
+                      has_policy ? "write priority: 20" : "write policy: fifo, or remove 'priority'",
+                      has_policy ? "'realtime' has a policy without a priority" : "'realtime' has a priority without a policy");
+  }
+}
+
 /* A GPU is one device. */
 static void check_count(struct reader *reader) {
   const struct config *config = reader->config;
@@ -316,6 +326,7 @@ void validate_config(struct reader *reader) {
   check_pipelines(reader);
   check_count(reader);
   check_http(reader);
+  check_realtime(reader);
   struct claims claims = {0};
   if (claim_all(reader, &claims)) {
     check_claims(reader, &claims);

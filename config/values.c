@@ -438,6 +438,24 @@ static void read_shape(struct reader *reader, const struct config_key *key, cons
   }
 }
 
+/* -- processors -------------------------------------------------------------------------------------------------- */
+
+static void read_processors(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  struct config_processors *processors = target;
+  double number;
+  *processors = (struct config_processors){{0}};
+  if (node->kind != NODE_LIST || !node->first) {
+    expect(reader, key->name, node, "write it in brackets: [2, 3]", "a list of processors");
+    return;
+  }
+  for (const struct node *child = node->first; child; child = child->next) {
+    if (child->kind != NODE_INVALID && value_read_number(reader, key->name, child, true, &number) &&
+        in_bounds(reader, key, child, number)) {
+      processors->bits[(unsigned)number / 64] |= UINT64_C(1) << (unsigned)number % 64;
+    }
+  }
+}
+
 /* -- users and groups, whose names the system knows ---------------------------------------------------------------- */
 
 static bool find_user(const char *name, unsigned *id) {
@@ -527,13 +545,15 @@ static void read_groups(struct reader *reader, const struct config_key *key, con
 void value_read(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   typedef void value_reader(struct reader * reader, const struct config_key *key, const struct node *node, void *target);
   static value_reader *const readers[] = {
-      [KEY_CHOICE] = read_choice,       [KEY_COUNT] = read_count,   [KEY_LANES] = read_lanes,    [KEY_DEVICE] = read_count,
-      [KEY_DURATION] = read_duration,   [KEY_SIZE] = read_size,     [KEY_RATE] = read_rate,      [KEY_FLAG] = read_flag,
-      [KEY_TRUE] = read_true,           [KEY_SOCKET] = read_socket, [KEY_FILE] = read_file,      [KEY_ADDRESS] = read_address,
-      [KEY_MODE] = read_mode,           [KEY_USER] = read_user,     [KEY_GROUP] = read_group,    [KEY_USERS] = read_users,
-      [KEY_GROUPS] = read_groups,       [KEY_PIXELS] = read_pixels, [KEY_DTYPE] = read_dtype,    [KEY_SHAPE] = read_shape,
-      [KEY_FREQUENCY] = read_frequency, [KEY_PACE] = read_pace,     [KEY_PATH] = read_path_here, [KEY_TEXT] = read_text,
-      [KEY_DEVICES] = read_devices,     [KEY_WAIT] = read_wait,
+      [KEY_CHOICE] = read_choice,   [KEY_COUNT] = read_count,       [KEY_LANES] = read_lanes,
+      [KEY_DEVICE] = read_count,    [KEY_DURATION] = read_duration, [KEY_SIZE] = read_size,
+      [KEY_RATE] = read_rate,       [KEY_FLAG] = read_flag,         [KEY_TRUE] = read_true,
+      [KEY_SOCKET] = read_socket,   [KEY_FILE] = read_file,         [KEY_ADDRESS] = read_address,
+      [KEY_MODE] = read_mode,       [KEY_USER] = read_user,         [KEY_GROUP] = read_group,
+      [KEY_USERS] = read_users,     [KEY_GROUPS] = read_groups,     [KEY_PIXELS] = read_pixels,
+      [KEY_DTYPE] = read_dtype,     [KEY_SHAPE] = read_shape,       [KEY_FREQUENCY] = read_frequency,
+      [KEY_PACE] = read_pace,       [KEY_PATH] = read_path_here,    [KEY_TEXT] = read_text,
+      [KEY_DEVICES] = read_devices, [KEY_WAIT] = read_wait,         [KEY_PROCESSORS] = read_processors,
   };
   if (node->kind != NODE_INVALID) {
     readers[key->type](reader, key, node, target);

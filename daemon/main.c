@@ -15,6 +15,7 @@
 
 #include "daemon/base/formats.h"
 #include "daemon/base/log.h"
+#include "daemon/base/realtime.h"
 #include "daemon/base/systemd.h"
 #include "daemon/client/handshake.h"
 #include "daemon/frame/account.h"
@@ -174,10 +175,11 @@ static enum exit_status printed(void) {
   return EXIT_STATUS_INTERNAL;
 }
 
-/* For an upgrade it does not count: what runs has its files. */
-static bool has_distinct_files(const struct options *options, const struct config *config) {
+/* For an upgrade it does not count which files there are: what runs has its own. */
+static bool has_what_it_needs(const struct options *options, const struct config *config) {
   struct failure failure;
-  if (options->action != CHECK || options->state || config_files_distinct(config, &failure)) {
+  if (options->action != CHECK ||
+      (realtime_check(&config->realtime, &failure) && (options->state || config_files_distinct(config, &failure)))) {
     return true;
   }
   fprintf(stderr, "framed: %s\n  %s\n", failure.text, failure.remedy);
@@ -200,7 +202,7 @@ static enum exit_status with_config(const struct options *options) {
     config_free(config);
     return EXIT_STATUS_INTERNAL;
   }
-  if (!has_distinct_files(options, config)) {
+  if (!has_what_it_needs(options, config)) {
     config_free(config);
     return EXIT_STATUS_CONFIG;
   }

@@ -153,6 +153,10 @@ const char *gpu_refusal(struct gpu_program *program, unsigned slot) {
   return program->device->backend->refusal ? program->device->backend->refusal(program, slot) : NULL;
 }
 
+bool gpu_late(struct gpu_program *program, unsigned slot) {
+  return program->device->backend->late && program->device->backend->late(program, slot);
+}
+
 bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error) {
   return !gpu_device_is_dead(program->device, error) && program->device->backend->arm(program, slot, error);
 }

@@ -220,7 +220,8 @@ struct gpu_frame {
   bool notify;      /* call wake() when it is done (the `callback` completion) */
   bool timed;       /* shall have times, whatever `timed_one_in` says, unless times are off */
   bool again;       /* it was on a device that failed, and runs once more */
-  int64_t deadline; /* CLOCK_MONOTONIC: when its result should be there, for stages that might wait for others; 0: none */
+  int64_t deadline; /* CLOCK_MONOTONIC ns, when its result should be there: it is late unless it is begun by then, and no stage
+                       holds it back for others any longer; 0: none */
 };
 
 /* [lane] Enqueues copy in, stages, copy out and completion on the slot's stream. False: the device is dead. */
@@ -231,6 +232,10 @@ enum gpu_progress { GPU_PENDING, GPU_DONE, GPU_DEAD };
 /* [lane] Once the slot's frame is DONE and before its next submit: why a stage could not compute it, which is nobody's fault
  * but the frame's, and whose result is none; NULL: it was computed. */
 const char *gpu_refusal(struct gpu_program *program, unsigned slot);
+
+/* [lane] The same for a frame that was late when its turn came, and was left out; never on CUDA, where what was submitted runs.
+ */
+bool gpu_late(struct gpu_program *program, unsigned slot);
 
 /* [lane] Whether the slot's frame is done, as far as its callback has told: one atomic read. Never says DEAD. */
 enum gpu_progress gpu_told(struct gpu_program *program, unsigned slot);

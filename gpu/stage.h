@@ -10,6 +10,7 @@
 #define FRAMED_GPU_STAGE_H
 
 #include "gpu/format.h"
+#include "gpu/priority.h"
 
 enum {
   STAGE_MAX_PARAMETERS = 12,
@@ -110,8 +111,9 @@ struct stage_call {
   uint64_t sequence;  /* the frame's number within its session */
   bool restart;       /* first frame of a session: `state` must be taken as empty */
   bool again;         /* the frame was on a device that failed, and runs once more */
-  int64_t deadline;   /* CLOCK_MONOTONIC: when the result should be there; 0: it has none */
-  void *attached;     /* what attach() or join() gave, and the number of the slot within it; NULL without them */
+  enum gpu_priority priority;
+  int64_t deadline; /* CLOCK_MONOTONIC: when the result should be there; 0: it has none */
+  void *attached;   /* what attach() or join() gave, and the number of the slot within it; NULL without them */
   unsigned slot;
   struct stage_run *run; /* for a stage that runs a model, else NULL */
   void *stream, *ready;  /* of a frame that is handed over on a GPU: its cudaStream_t, and the cudaEvent_t of its input */

@@ -254,6 +254,8 @@ struct lane *lane_free(struct lane *lane) {
 
 unsigned lane_index(const struct lane *lane) { return lane->index; }
 
+uv_thread_t lane_thread(const struct lane *lane) { return lane->thread; }
+
 void lane_post(struct lane *lane, struct message *message) { mailbox_post(&lane->mailbox, message); }
 
 int64_t lane_heartbeat(const struct lane *lane) { return atomic_load_explicit(&lane->heartbeat, memory_order_relaxed); }

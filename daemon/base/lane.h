@@ -44,6 +44,7 @@ void lane_stop(struct lane *lane);
 struct lane *lane_free(struct lane *lane);
 
 unsigned lane_index(const struct lane *lane);
+uv_thread_t lane_thread(const struct lane *lane);
 /* From any thread: runs the message on the lane. */
 void lane_post(struct lane *lane, struct message *message);
 /* From any thread: CLOCK_MONOTONIC ns of the last finished turn; a lane beats at least ten times a second. */

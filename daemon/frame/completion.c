@@ -46,7 +46,9 @@ static void complete(struct flow *flow, struct slot *slot, int64_t now) {
     }
   }
   const char *refusal = gpu_refusal(flow->program, slot->index);
-  if (refusal) {
+  if (gpu_late(flow->program, slot->index)) {
+    flow_drop(flow, slot, FATE_LATE, now);
+  } else if (refusal) {
     drop_refused(flow, slot, refusal, now);
   } else {
     record_times(flow, slot, now);

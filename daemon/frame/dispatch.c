@@ -1,20 +1,15 @@
 #include "daemon/frame/dispatch.h"
 
-/* Of a recorded frame, how long it waits here does not count: the same ones are late whenever it is replayed. */
-static bool dispatch_is_late(const struct flow *flow, const struct frame *frame, int64_t now) {
-  now = frame->recorded ? frame->complete : now;
-  if (frame->deadline != 0) {
-    return now > frame->deadline;
-  }
-  return flow->deadline_ns > 0 && now - frame->began > flow->deadline_ns;
+/* 0: none. */
+static int64_t deadline_of(const struct flow *flow, const struct frame *frame) {
+  return frame->deadline != 0 ? frame->deadline : flow->deadline_ns > 0 ? frame->began + flow->deadline_ns : 0;
 }
 
-/* When its result is late, or 0. */
-static int64_t deadline_of(const struct flow *flow, const struct frame *frame) {
-  if (frame->recorded || (frame->deadline == 0 && flow->deadline_ns == 0)) {
-    return 0;
-  }
-  return frame->deadline != 0 ? frame->deadline : frame->began + flow->deadline_ns;
+/* Of a recorded frame, how long it waits here or on the device does not count: the same ones are late whenever it is replayed.
+ */
+static bool dispatch_is_late(const struct flow *flow, const struct frame *frame, int64_t now) {
+  const int64_t deadline = deadline_of(flow, frame);
+  return deadline != 0 && (frame->recorded ? frame->complete : now) > deadline;
 }
 
 static void submit(struct flow *flow, struct slot *slot, int64_t now) {
@@ -25,7 +20,7 @@ static void submit(struct flow *flow, struct slot *slot, int64_t now) {
       .again = slot->frame.again,
       .notify = !flow->spin,
       .timed = account_is_traced(flow->account),
-      .deadline = deadline_of(flow, &slot->frame),
+      .deadline = slot->frame.recorded ? 0 : deadline_of(flow, &slot->frame),
   };
   struct session_view *view = &flow->account->now;
   if (view->submitted == view->completed) {

@@ -33,6 +33,14 @@ const struct reading *meter_oldest(const struct meter *meter) {
   return &meter->readings[meter->count < METER_READINGS ? 0 : meter->next];
 }
 
+void meter_begin_anew(struct meter *meter) {
+  const struct reading *latest = meter_latest(meter);
+  if (latest && latest != &meter->readings[0]) {
+    meter->readings[0] = *latest;
+  }
+  meter->count = meter->next = latest ? 1 : 0;
+}
+
 #define SHORTEST_WINDOW (NS_PER_S / 4)
 
 static int64_t window_begin(const struct reading *now, const struct reading *before) {

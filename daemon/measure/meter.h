@@ -40,6 +40,8 @@ struct reading *meter_next(struct meter *meter);
 const struct reading *meter_latest(const struct meter *meter);
 /* The oldest one kept; before the first, one without anything. */
 const struct reading *meter_oldest(const struct meter *meter);
+/* What was before the reading that was taken last does not count any more. */
+void meter_begin_anew(struct meter *meter);
 
 struct meter_rates {
   double seconds;         /* between the readings, without what does not count */

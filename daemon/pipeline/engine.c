@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "daemon/base/realtime.h"
 #include "daemon/pipeline/placement.h"
 #include "daemon/pipeline/private.h"
 
@@ -16,7 +17,16 @@ struct processors *engine_processors(struct engine *engine) {
 
 /* -- lanes --------------------------------------------------------------------------------------------------- */
 
-static bool open_lanes(struct engine *engine, unsigned count, struct failure *failure) {
+static unsigned count_lanes(const struct config *config) {
+  const unsigned own = realtime_processors(&config->realtime);
+  if (config->lanes > 0 || own == 1) {
+    return config->lanes > 0 ? config->lanes : 1;
+  }
+  return placement_lanes(own > 0 ? (long)own + 1 : sysconf(_SC_NPROCESSORS_ONLN)); /* of its own none is left to others */
+}
+
+static bool open_lanes(struct engine *engine, const struct config *config, struct failure *failure) {
+  const unsigned count = count_lanes(config);
   engine->lanes = calloc(count, sizeof(struct lane *));
   engine->loads = calloc(count, sizeof *engine->loads);
   if (!engine->lanes || !engine->loads) {
@@ -28,6 +38,9 @@ static bool open_lanes(struct engine *engine, unsigned count, struct failure *fa
       return false;
     }
     engine->lane_count++;
+    if (!realtime_apply(&config->realtime, lane_thread(engine->lanes[i]), failure)) {
+      return false;
+    }
   }
   return true;
 }
@@ -92,8 +105,8 @@ struct engine *engine_open(const struct config *config, struct codec *codec, con
     engine_out_of_memory(failure);
     return NULL;
   }
-  unsigned lanes = config->lanes ? config->lanes : placement_lanes(sysconf(_SC_NPROCESSORS_ONLN));
-  if (!engine_open_devices(engine, config, codec, broken, failure) || !open_lanes(engine, lanes, failure)) {
+  if (!realtime_check(&config->realtime, failure) || !realtime_lock(&config->realtime, failure) ||
+      !engine_open_devices(engine, config, codec, broken, failure) || !open_lanes(engine, config, failure)) {
     return engine_close(engine);
   }
   return engine;

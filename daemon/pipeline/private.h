@@ -348,6 +348,8 @@ bool pipeline_may_move(enum pipeline_state state, enum pipeline_happening happen
  */
 bool pipeline_move(struct pipeline *pipeline, enum pipeline_happening happening);
 
+/* watch.c: rates and latencies begin anew, as what was measured before says nothing of what comes. */
+void pipeline_forget_readings(struct pipeline *pipeline);
 /* watch.c: it starts, and what was before is not watched. */
 void pipeline_watch_begin(struct pipeline *pipeline);
 

@@ -316,6 +316,7 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
   case SESSION_CHANGED:
     if (inputs_changed(pipeline->inputs)) {
       pipeline_on_changed(pipeline);
+      pipeline_forget_readings(pipeline); /* which are of other stages */
       pipeline_tell(pipeline, PIPELINE_RESTAGED, NULL);
     }
     break;

@@ -166,6 +166,11 @@ void pipeline_tick(struct pipeline *pipeline) {
   pipeline_look_at_file(pipeline);
 }
 
+void pipeline_forget_readings(struct pipeline *pipeline) {
+  pipeline_tick(pipeline);
+  meter_begin_anew(pipeline->meter);
+}
+
 void pipeline_hear_link(struct pipeline *pipeline, enum link_role role, const struct link_state *state) {
   links_tell(&pipeline->links, role, state, clock_now());
 }

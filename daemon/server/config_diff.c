@@ -53,12 +53,18 @@ void config_diff_clear(struct diff *diff) {
   *diff = (struct diff){0};
 }
 
+static bool same_realtime(const struct config_realtime *a, const struct config_realtime *b) {
+  return a->policy == b->policy && a->priority == b->priority && a->lock == b->lock &&
+         memcmp(&a->processors, &b->processors, sizeof a->processors) == 0;
+}
+
 bool config_diff_fixed_keys(const struct config *old, const struct config *now, char *text, size_t size) {
   const struct {
     const char *key;
     bool same;
   } keys[] = {
       {"lanes", old->lanes == now->lanes},
+      {"realtime", same_realtime(&old->realtime, &now->realtime)},
       {"status.socket", same_text(old->status.socket, now->status.socket)},
       {"gpu.backend", old->gpu.backend == now->gpu.backend},
       {"gpu.device", old->gpu.device == now->gpu.device},

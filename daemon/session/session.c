@@ -72,12 +72,23 @@ static bool lends(const struct session *session) {
   return protocol == CONFIG_PROTOCOL_NATIVE || protocol == CONFIG_PROTOCOL_AUTO;
 }
 
-/* While readers hold slots: a frame waits for one of those, or the next producer does. */
-static bool wants_slot(const struct session *session) {
+/* A producer that is told what became of its frames may send the next one only then, although there are slots. */
+static bool keeps_producer_waiting(const struct session *session, int64_t now) {
+  const struct flow *flow = &session->flow;
+  const unsigned emitting = slot_count(&flow->ring, SLOT_EMITTING);
+  bool owes = session->shares ? emitting > 0 : session->acknowledges && emitting > 0 && flow->at_sink > 0;
+  return owes && session->source.state == SOURCE_OPEN && !session->receive.held &&
+         emitting + slot_count(&flow->ring, SLOT_FREE) == flow->ring.count && session->source.timeout_ns > 0 &&
+         now - flow->active > session->source.timeout_ns;
+}
+
+/* While readers hold slots: a frame waits for one of those, or the next producer does, or this one may. */
+static bool wants_slot(const struct session *session, int64_t now) {
   const struct slot_ring *ring = &session->flow.ring;
   bool to_dispatch = slot_count(ring, SLOT_READY) > 0 && flow_taken(&session->flow) >= session->flow.depth;
   bool to_fill = slot_count(ring, SLOT_FREE) == 0 && source_waits(&session->source) && !session->receive.held;
-  return to_dispatch || to_fill || (session->source.state == SOURCE_ENDED && lends(session));
+  return to_dispatch || to_fill || (session->source.state == SOURCE_ENDED && lends(session)) ||
+         keeps_producer_waiting(session, now);
 }
 
 /* The session's results have nobody to go to. */
@@ -136,7 +147,7 @@ static bool turn_once(struct session *session, int64_t now) {
   nvtx_next("emit");
   moved |= flow->relay && relay_collect(flow->relay);
   moved |= emit(session, now);
-  if (queues[SLOT_EMITTING].count > 0 && wants_slot(session)) {
+  if (queues[SLOT_EMITTING].count > 0 && wants_slot(session, now)) {
     moved |= sink_reclaim(session->sink, now);
   }
   if (flow->withheld && (queues[SLOT_RUNNING].count == 0 || flow->device_dead)) {
@@ -296,7 +307,7 @@ void session_tick(struct runner *runner, int64_t now) {
   completion_check(&session->flow, progress, session->setup.gpu_timeout_ns, now);
   session_watch_client(session, now);
   bool owed = session->shares && channel_is_owed(&session->channel); /* what a client is done with, it does not ring for */
-  owed |= owes_acknowledgement(session);
+  owed |= owes_acknowledgement(session) || keeps_producer_waiting(session, now);
   if ((session->flow.device_dead && !session->fault_told) || session->idle_owed || owed) {
     lane_schedule(&session->runner);
   }

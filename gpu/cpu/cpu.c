@@ -51,6 +51,7 @@ static const struct gpu_backend cpu_backend = {
     .arm = cpu_arm,
     .times = cpu_times,
     .refusal = cpu_refusal,
+    .late = cpu_late,
 };
 
 /* Room is left for the lanes and their clients; on one or two processors a worker that spins would only be in their way. */

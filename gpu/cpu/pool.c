@@ -75,7 +75,7 @@ static void wait_for_work(struct pool *pool, int64_t until) {
   pool_take_lock(&pool->lock);
 }
 
-/* The oldest job of those whose turn it is; there is one. */
+/* The oldest job of those whose turn it is. */
 static struct pool_job *take_first(struct pool *pool) {
   unsigned waiting = 0;
   for (unsigned rank = 0; rank < PRIORITIES; rank++) {
@@ -83,9 +83,11 @@ static struct pool_job *take_first(struct pool *pool) {
   }
   struct queue *queue = &pool->queues[priority_next(&pool->turns, waiting)];
   struct pool_job *job = queue->first;
-  queue->first = job->next;
-  queue->last = queue->first ? queue->last : &queue->first;
-  atomic_fetch_sub_explicit(&pool->length, 1, memory_order_relaxed);
+  if (job) {
+    queue->first = job->next;
+    queue->last = queue->first ? queue->last : &queue->first;
+    atomic_fetch_sub_explicit(&pool->length, 1, memory_order_relaxed);
+  }
   return job;
 }
 

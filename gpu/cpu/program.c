@@ -50,6 +50,7 @@ struct cpu_slot {
   int64_t started, resumed, finished;
   int64_t kernel, model, modelled;
   unsigned instance, batch;
+  bool late;                /* its turn came after its deadline: no stage computes it */
   char refusal[STAGE_TEXT]; /* why a stage could not compute the frame, or empty */
   /* Of the stage that runs, or to which the frame was handed over. */
   bool handed;
@@ -70,11 +71,14 @@ struct cpu_program {
   pthread_cond_t changed;
   unsigned busy; /* frames in the queue or on a worker; parked ones are not */
   uint64_t turn; /* ticket of the frame that may use the state */
+  bool restarts; /* of that frame: one before it that was to begin anew was left out */
   bool freeing;
   struct cpu_slot slots[];
 };
 
 /* -- frame order -------------------------------------------------------------------------------------------------- */
+
+static bool is_left_out(const struct cpu_slot *slot) { return slot->late || *slot->refusal; }
 
 /* Whether the frame may use the state now. If not, it is parked and no longer the caller's. */
 static bool take_turn(struct cpu_slot *slot) {
@@ -87,10 +91,15 @@ static bool take_turn(struct cpu_slot *slot) {
     program->busy--;
   }
   pthread_mutex_unlock(&program->lock);
-  if (mine && slot->frame.restart) {
+  if (!mine) {
+    return false;
+  }
+  slot->frame.restart |= program->restarts;
+  program->restarts = slot->frame.restart && is_left_out(slot);
+  if (slot->frame.restart) {
     memset(program->memory + program->base.slot_count * program->layout.slot_bytes, 0, program->layout.state_bytes);
   }
-  return mine;
+  return true;
 }
 
 static void pass_turn(struct cpu_program *program) {
@@ -158,6 +167,7 @@ static void make_call(struct cpu_slot *slot, unsigned index) {
       .sequence = slot->frame.sequence,
       .restart = slot->frame.restart,
       .again = slot->frame.again,
+      .priority = program->base.options.priority,
       .deadline = slot->frame.deadline,
       .attached = program->joined[index],
       .slot = (unsigned)(slot - program->slots),
@@ -216,7 +226,7 @@ enum outcome { OUTCOME_DONE, OUTCOME_PARKED, OUTCOME_LOST };
 static enum outcome run_stages(struct cpu_slot *slot) {
   struct cpu_program *program = slot->program;
   const struct gpu_chain *chain = program->base.chain;
-  if (chain->length == 0) {
+  if (chain->length == 0 && !slot->late) {
     memcpy(slot->buffers.output, slot->buffers.input, chain->input_bytes);
   }
   while (slot->next_stage < chain->length) {
@@ -229,10 +239,10 @@ static enum outcome run_stages(struct cpu_slot *slot) {
     }
     if (slot->handed) {
       take_back(slot, index);
-    } else if (!*slot->refusal && program->joined[index]) {
+    } else if (!is_left_out(slot) && program->joined[index]) {
       hand_over(slot, index);
       return OUTCOME_PARKED;
-    } else if (!*slot->refusal) {
+    } else if (!is_left_out(slot)) {
       run_stage(slot, index);
     }
     slot->next_stage = index + 1;
@@ -298,7 +308,10 @@ static void run_frame(struct pool_job *job) {
   running_slot = slot;
 #endif
   slot->resumed = gpu_now();
-  slot->started = slot->started ? slot->started : slot->resumed;
+  if (!slot->started) {
+    slot->started = slot->resumed;
+    slot->late = slot->frame.deadline != 0 && slot->started > slot->frame.deadline;
+  }
   enum outcome outcome = run_stages(slot);
   if (outcome == OUTCOME_PARKED) {
     return;
@@ -324,7 +337,7 @@ bool cpu_submit(struct gpu_program *base, unsigned index, const struct gpu_frame
   slot->next_stage = 0;
   slot->started = slot->kernel = slot->model = slot->modelled = 0;
   slot->instance = slot->batch = 0;
-  slot->handed = false;
+  slot->handed = slot->late = false;
   slot->refusal[0] = '\0';
   slot->ticket = program->next_ticket++;
   slot->job.patience_ns = frame->notify ? PATIENCE_NS : PATIENCE_SPINNING_NS;
@@ -376,6 +389,8 @@ bool cpu_times(struct gpu_program *base, unsigned index, struct gpu_times *resul
   };
   return true;
 }
+
+bool cpu_late(struct gpu_program *base, unsigned index) { return ((struct cpu_program *)base)->slots[index].late; }
 
 const char *cpu_refusal(struct gpu_program *base, unsigned index) {
   const struct cpu_slot *slot = &((struct cpu_program *)base)->slots[index];

@@ -22,5 +22,6 @@ enum gpu_progress cpu_ask(struct gpu_program *program, unsigned slot, struct gpu
 bool cpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error);
 bool cpu_times(struct gpu_program *program, unsigned slot, struct gpu_times *times);
 const char *cpu_refusal(struct gpu_program *program, unsigned slot);
+bool cpu_late(struct gpu_program *program, unsigned slot);
 
 #endif

@@ -36,11 +36,17 @@ static bool open_slot(struct cuda_program *program, struct cuda_slot *slot, stru
          (!program->hands_any || CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->ready, cudaEventDisableTiming));
 }
 
-/* Waits for the stage that has the slot's frame. */
-static void await_stage(const struct gpu_device *device, struct cuda_slot *slot) {
+/* Waits for stages that have frames of the program. */
+static void await_stages(struct cuda_program *program) {
   const struct timespec nap = {.tv_nsec = 50000};
-  while (atomic_load(&slot->holder) != CUDA_LANE && !gpu_device_is_dead(device, NULL)) {
+  bool waits = program->hands_any;
+  while (waits && !gpu_device_is_dead(program->base.device, NULL)) {
     nanosleep(&nap, NULL);
+    waits = false;
+    for (unsigned i = 0; i < program->base.slot_count; i++) {
+      waits = waits || atomic_load(&program->slots[i].holder) != CUDA_LANE;
+    }
+    waits = waits || atomic_load(&program->resuming) > 0;
   }
 }
 
@@ -48,9 +54,7 @@ static void await_stage(const struct gpu_device *device, struct cuda_slot *slot)
 static bool finish_slots(struct cuda_program *program) {
   struct gpu_error error;
   bool finished = true;
-  for (unsigned i = 0; i < program->base.slot_count; i++) {
-    await_stage(program->base.device, &program->slots[i]);
-  }
+  await_stages(program);
   if (gpu_device_is_dead(program->base.device, NULL)) {
     return false;
   }
@@ -275,20 +279,28 @@ static bool enqueue_part(struct cuda_slot *slot, unsigned part, struct gpu_error
          (!of->passes_state || pass_state(slot, error));
 }
 
-/* Gives the slot back to its lane, which may have asked to be told meanwhile. */
+/* Gives the slot back to its lane, which may have asked to be told meanwhile. What tells of the frame may have come before the
+ * lane could see that it has the slot again: then it is woken once more. */
 static bool let_go(struct cuda_slot *slot, struct gpu_error *error) {
+  const struct cuda_program *program = slot->program;
+  const bool silent = program->base.silent;
   enum cuda_holder holder = CUDA_STAGE;
-  if (atomic_load(&slot->holder) == CUDA_LANE || atomic_compare_exchange_strong(&slot->holder, &holder, CUDA_LANE)) {
+  bool notified = slot->notified;
+  unsigned launched = slot->launched;
+  if (atomic_load(&slot->holder) == CUDA_LANE) {
     return true;
   }
-  if (!slot->notified) {
-    if (!cuda_sequence_notify(slot, error)) {
+  if (!atomic_compare_exchange_strong(&slot->holder, &holder, CUDA_LANE)) {
+    if (!notified && !cuda_sequence_notify(slot, error)) {
       return false;
     }
-    slot->launched++;
-    slot->notified = true;
+    launched = notified ? launched : ++slot->launched;
+    slot->notified = notified = true;
+    atomic_store(&slot->holder, CUDA_LANE);
   }
-  atomic_store(&slot->holder, CUDA_LANE);
+  if (notified && !silent && atomic_load(&slot->returned) == launched) {
+    program->base.options.wake(program->base.options.context);
+  }
   return true;
 }
 
@@ -313,17 +325,19 @@ static bool enqueue(struct cuda_slot *slot, unsigned part, struct gpu_error *err
   return let_go(slot, error);
 }
 
-/* In a thread of the stage's. */
+/* In a thread of the stage's. From the moment in which the lane has its slot again, only the count keeps the program. */
 static void resume(struct stage_call *call) {
   struct cuda_slot *slot = (struct cuda_slot *)((unsigned char *)call - offsetof(struct cuda_slot, call));
-  struct gpu_device *device = slot->program->base.device;
+  struct cuda_program *program = slot->program;
   struct gpu_error error;
+  atomic_fetch_add(&program->resuming, 1);
   slot->instance = slot->run.instance;
   slot->served = slot->run.served;
   slot->batch = slot->run.batch;
   if (!enqueue(slot, slot->part + 1, &error)) {
-    gpu_device_die(device, &error);
+    gpu_device_die(program->base.device, &error);
   }
+  atomic_fetch_sub(&program->resuming, 1);
 }
 
 /* Where frames come slowly, hardly one would be submitted while all are timed. */
@@ -344,7 +358,8 @@ bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_fram
   slot->timing = choose_timing(program, frame->timed);
   slot->anchor = cuda_clock_current((struct cuda_device *)device);
   slot->sequence = frame->sequence;
-  slot->read = slot->seen = slot->ordered_out = false;
+  slot->read = slot->seen = false;
+  slot->ordered_out = false;
   slot->before = program->latest;
   slot->pass = (struct cuda_pass){
       .sequence = frame->sequence,

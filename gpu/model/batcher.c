@@ -13,12 +13,13 @@ void batcher_add(struct batcher *batcher, struct batch_queue *queue, struct batc
     queue->last = queue->last->next = frame;
     return;
   }
+  struct batch_queue **last = &batcher->last[priority_rank(queue->priority)];
   queue->first = queue->last = frame;
-  queue->next = batcher->last ? batcher->last->next : queue;
-  if (batcher->last) {
-    batcher->last->next = queue;
+  queue->next = *last ? (*last)->next : queue;
+  if (*last) {
+    (*last)->next = queue;
   }
-  batcher->last = queue;
+  *last = queue;
 }
 
 /* A batch that goes then is done by the frame's deadline, as far as one can know. */
@@ -26,6 +27,20 @@ static int64_t due_of(const struct batcher *batcher, const struct batch_frame *f
   int64_t due = frame->came + batcher->wait_ns;
   int64_t latest = frame->deadline != 0 ? frame->deadline - batcher->service_ns : BATCHER_NEVER;
   return frame->alone ? 0 : due < latest ? due : latest > 0 ? latest : 0;
+}
+
+/* When the first of the frames in a ring is due. */
+static int64_t due_in(const struct batcher *batcher, const struct batch_queue *last) {
+  int64_t due = BATCHER_NEVER;
+  const struct batch_queue *queue = last;
+  do {
+    for (const struct batch_frame *frame = queue->first; frame; frame = frame->next) {
+      int64_t own = due_of(batcher, frame);
+      due = own < due ? own : due;
+    }
+    queue = queue->next;
+  } while (queue != last);
+  return due;
 }
 
 int64_t batcher_due(const struct batcher *batcher) {
@@ -36,27 +51,32 @@ int64_t batcher_due(const struct batcher *batcher) {
     return 0;
   }
   int64_t due = BATCHER_NEVER;
-  const struct batch_queue *queue = batcher->last;
-  do {
-    for (const struct batch_frame *frame = queue->first; frame; frame = frame->next) {
-      int64_t own = due_of(batcher, frame);
-      due = own < due ? own : due;
-    }
-    queue = queue->next;
-  } while (queue != batcher->last);
+  for (unsigned rank = 0; rank < PRIORITIES; rank++) {
+    int64_t own = batcher->last[rank] ? due_in(batcher, batcher->last[rank]) : BATCHER_NEVER;
+    due = own < due ? own : due;
+  }
   return due;
 }
 
+/* The ring whose turn it is; some frame waits. */
+static struct batch_queue **choose_ring(struct batcher *batcher) {
+  unsigned waiting = 0;
+  for (unsigned rank = 0; rank < PRIORITIES; rank++) {
+    waiting |= batcher->last[rank] ? 1U << rank : 0;
+  }
+  return &batcher->last[priority_next(&batcher->turns, waiting)];
+}
+
 /* Takes the first frame of the queue whose turn it is, and gives the turn on. */
-static struct batch_frame *take_first(struct batcher *batcher) {
-  struct batch_queue *before = batcher->last, *queue = before->next;
+static struct batch_frame *take_first(struct batcher *batcher, struct batch_queue **last) {
+  struct batch_queue *before = *last, *queue = before->next;
   struct batch_frame *frame = queue->first;
   queue->first = frame->next;
   batcher->waiting--;
   if (queue->first) {
-    batcher->last = queue;
+    *last = queue;
   } else if (queue == before) {
-    batcher->last = NULL;
+    *last = NULL;
   } else {
     before->next = queue->next;
   }
@@ -68,8 +88,12 @@ unsigned batcher_take(struct batcher *batcher, int64_t now, struct batch_frame *
   if (batcher_due(batcher) > now) {
     return 0;
   }
-  while (count < batcher->most && batcher->last && !(count > 0 && batcher->last->next->first->alone)) {
-    frames[count++] = take_first(batcher);
+  while (count < batcher->most && batcher->waiting > 0) {
+    struct batch_queue **last = choose_ring(batcher);
+    if (!*last || (count > 0 && (*last)->next->first->alone)) {
+      break;
+    }
+    frames[count++] = take_first(batcher, last);
     if (frames[0]->alone) {
       break;
     }

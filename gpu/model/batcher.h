@@ -5,11 +5,14 @@
  * This decides and nothing else: it knows no device, no thread and no clock. Whoever asks for a batch has an instance that is
  * free. What always holds:
  *   - frames of one queue go in the order in which they came;
- *   - queues take turns, each with one frame, so that a session with many frames delays no other by more than its turn;
+ *   - queues of one priority take turns, each with one frame, so that a session with many frames delays no other by more than
+ *     its turn; those of higher ones go before them, as priority.h says;
  *   - no frame stays longer than the wait once an instance asks, and none longer than its deadline allows.
  */
 #ifndef FRAMED_GPU_MODEL_BATCHER_H
 #define FRAMED_GPU_MODEL_BATCHER_H
+
+#include "gpu/priority.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,7 +30,8 @@ struct batch_frame {
 
 /* The frames of one session. All zero: none. */
 struct batch_queue {
-  struct batch_queue *next; /* of those that have frames */
+  enum gpu_priority priority; /* stays while it has frames */
+  struct batch_queue *next;   /* of those that have frames */
   struct batch_frame *first, *last;
 };
 
@@ -35,8 +39,10 @@ struct batcher {
   unsigned most;   /* frames of a batch, 1 to BATCHER_MOST */
   int64_t wait_ns; /* how long a frame may be held back for others; 0: not at all */
   unsigned waiting;
-  int64_t service_ns;       /* about what a batch takes */
-  struct batch_queue *last; /* of a ring, whose next one has its turn; NULL: no frame waits */
+  int64_t service_ns; /* about what a batch takes */
+  /* By rank the last of a ring, whose next one has its turn; NULL: no frame waits there. */
+  struct batch_queue *last[PRIORITIES];
+  struct priority_turns turns;
 };
 
 void batcher_add(struct batcher *batcher, struct batch_queue *queue, struct batch_frame *frame);

@@ -266,6 +266,7 @@ void batches_hand(struct batch_member *member, struct stage_call *call) {
       .call = call,
   };
   pool_take_lock(&set->lock);
+  member->queue.priority = call->priority;
   batcher_add(&set->batcher, &member->queue, &place->frame);
   if (batcher_due(&set->batcher) < set->sleeps_until) {
     wake(set);

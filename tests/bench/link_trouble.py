@@ -136,6 +136,7 @@ def results(nats, count):
 def ask(server, question, otherwise=None):
     try:
         with server.client() as nats:
+            nats.socket.settimeout(1)  # one of several servers does not answer while they elect a leader
             return question(nats)
     except (OSError, EOFError, LookupError, ValueError):
         return otherwise
@@ -311,10 +312,9 @@ def leader(place, frames, kills, say):
             with boxes[0], boxes[1]:
                 wait_until(lambda: stored() > part * turn + part // 8, lambda: f"it begins: {diagnosis(cluster, boxes)}", 60)
                 victim = wait_until(lambda: cluster.leader(("RESULTS", "FRAMES")[turn % 2]), "there is a leader", 60)
-                begin = time.monotonic()
+                before, begin = stored(), time.monotonic()
                 victim.kill()
-                before = wait_until(stored, "the stream answers", 60)
-                wait_until(lambda: stored() > before, lambda: f"it goes on: {diagnosis(cluster, boxes)}", 60)
+                wait_until(lambda: stored() >= min(before + 50, part * (turn + 1)), lambda: f"it goes on: {diagnosis(cluster, boxes)}", 60)
                 stalls.append(time.monotonic() - begin)
                 say(f"results again after {stalls[-1]:.1f} s")
                 emptied(cluster, boxes)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from harness import BACKEND, FRAMECTL, Background, Daemon, limit, pace, pipeline, run_framed
+from harness.store import settle, start
 from harness.waiting import wait_until
 
 from test_model import MODELS, tensor, through, with_runtime
@@ -73,8 +74,8 @@ def test_a_batch_that_is_full_goes_at_once_and_is_named(place):
 @with_runtime
 def test_a_trace_names_the_size_of_the_batch(place):
     frames = np.random.default_rng(3).standard_normal((4, *SHAPE)).astype(np.float32)
-    with Daemon(place, {f"cam{i}": runs() for i in range(4)}, models=model(wait="1s")) as daemon:
-        asked = Asked(daemon, pace(3))
+    with Daemon(place, {f"cam{i}": runs() for i in range(4)}, models=model(wait="200ms")) as daemon:
+        asked = Asked(daemon, pace(2))
         for reader in together(daemon, frames):
             reader.frames(1, SHAPE, np.float32)
         spans = asked.result().spans("model", "stream")
@@ -144,24 +145,12 @@ def test_check_says_what_batches_take(place):
     assert result.returncode == 0 and "computes up to 4 frames together" in result.stdout, result.stdout
 
 
-@with_runtime
-def test_a_deadline_sends_a_batch_early(place):
-    """Frames wait for a second, or until their deadline is near: then they are not late."""
-    frames = np.ones((1, *SHAPE), np.float32)
-    entry = runs(deadline="100ms")
-    with Daemon(place, {"cam0": entry}, models=model(most=8, wait="1s"), gpu={"backend": BACKEND, "timeout": "60s"}) as daemon:
-        with daemon.reader() as reader, daemon.producer() as producer:
-            producer.send(frames.tobytes())
-            reader.frames(1, SHAPE, np.float32)
-        assert batches(daemon)[0] == 1
-
-
 def numbered(count, start=0):
     return (np.arange(start, start + count, dtype=np.float32)[:, None, None, None, None] + np.zeros(SHAPE, np.float32)).astype(np.float32)
 
 
 @with_runtime
-@pytest.mark.parametrize("how", ["upgrade", "reload"])
+@pytest.mark.parametrize("how", ["upgrade", "another pipeline", "other batches"])
 def test_batches_lose_nothing_when_the_daemon_is_replaced(place, how):
     entries = {f"cam{i}": runs(slots=3) for i in range(4)}
     frames = numbered(300)
@@ -174,8 +163,30 @@ def test_batches_lose_nothing_when_the_daemon_is_replaced(place, how):
             assert daemon.post("/v1/upgrade")[0] == 200
             wait_until(lambda: daemon.status()["handovers"]["upgrade"] == 1, lambda: daemon.log)
         else:
-            daemon.write({**entries, "more": runs()}, models=model(wait="2ms"))
+            more, batch = ({"more": runs()}, {"wait": "2ms"}) if how == "another pipeline" else ({}, {"most": 3})
+            daemon.write({**entries, **more}, models=model(**batch))
             daemon.command("/v1/reload")
         for _, _, reading, sending in going:
             sending.join()
             np.testing.assert_array_equal(reading.join(), frames * 2 + 1)
+
+
+@with_runtime
+@pytest.mark.memory
+def test_frames_that_wait_for_others_outlive_a_kill(place, store):
+    frames = numbered(3)
+    with start(place, store, {f"cam{i}": runs() for i in range(3)}, models=model(most=8, wait="500ms")) as daemon:
+        readers, producers = ([side(f"cam{i}") for i in range(3)] for side in (daemon.reader, daemon.producer))
+        for round in range(2):
+            for i, producer in enumerate(producers):
+                producer.send(frames[i].tobytes())
+                daemon.wait_view("all has come", lambda view: view["frames"]["in"] == round + 1, f"cam{i}")
+            settle(daemon)
+            if round == 0:
+                store.kill(daemon)
+            for i, reader in enumerate(readers):
+                np.testing.assert_array_equal(reader.frames(1, SHAPE, np.float32)[0], frames[i] * 2 + 1)
+        for i in range(3):
+            daemon.account(f"cam{i}", came=2, emitted=2)
+        for end in readers + producers:
+            end.close()

@@ -1,8 +1,9 @@
-"""Whose frames go first where those of several pipelines wait for the same worker."""
+"""Whose frames go first where those of several pipelines wait for the same worker, and what becomes of those that wait too long."""
 
 import os
+import threading
 
-from harness import Daemon, numbered, pipeline, slow_stage
+from harness import Background, Daemon, numbered, pipeline, slow_stage
 
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -30,3 +31,24 @@ def test_frames_of_high_priority_overtake_those_that_wait(place):
         assert daemon.view("bulk")["frames"]["emitted"] < SLOTS, "the camera's frames waited behind all others"
         daemon.settled = daemon.leaves_sockets = True
         daemon.kill()  # nobody waits for the rest
+
+
+def test_a_frame_that_is_late_by_then_is_not_computed(place):
+    """The one worker has frames of another pipeline before it at all times, for longer than the deadline."""
+    entries = {
+        "bulk": pipeline(FORMAT, slots=8, stages=[slow_stage(100)], sink={"file": "/dev/null"}),
+        "camera": pipeline(FORMAT, deadline="50ms"),
+    }
+    with Daemon(place, entries, lanes=1, before=one_processor) as daemon, daemon.producer("bulk") as bulk:
+        over = threading.Event()
+
+        def send():
+            while not over.is_set():
+                bulk.send(numbered(1, SIZE).tobytes())
+        sending = Background(send)
+        daemon.wait_view("they wait for the worker", lambda view: view["frames"]["in_flight"] == 8, "bulk")
+        with daemon.producer("camera") as camera:
+            camera.send(numbered(1, SIZE).tobytes())
+            daemon.wait_view("it has its fate", lambda view: view["frames"]["dropped"]["late"] == 1, "camera")
+        over.set()
+        sending.join()

@@ -204,7 +204,9 @@ def test_stages_may_come_and_go(place):
                 producer.send(frame(0).tobytes())
                 assert reader.frames(1, SIZE, np.float32)[0, 0] == value
             gives(1)
+            assert daemon.view()["latency_us"]["kernel"]["count"] == 1
             change(daemon, {"cam0": pipeline(FORMAT)})
+            assert daemon.view()["latency_us"]["kernel"]["count"] == 0  # what is measured is of the stages in force
             gives(0)
             change(daemon, {"cam0": pipeline(FORMAT, stages=[{"affine": {"scale": 1, "offset": 5}}] * 3)})
             gives(15)

@@ -4,6 +4,7 @@ How that ends is in test_shared_consumers_ends.py.
 """
 
 import collections
+import contextlib
 import itertools
 import random
 import select
@@ -231,6 +232,24 @@ def test_one_may_hold_a_slot_that_is_wanted_no_more(place):
             assert consumer.payload(held) == result_of(0) and daemon.view()["readers"] == 1
             consumer.take()
         daemon.account(came=50, emitted=1, unread=49)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_one_that_stops_reading_does_not_stall_a_producer_that_limits_itself(place, others):
+    """It sends its next frame once the one before has its fate, and leaves all other slots alone."""
+    with Daemon(place, {"cam0": lending(slots=4, overload="drop", source={"timeout": "300ms"})}) as daemon:
+        source, sink = both_ends(daemon)
+        with contextlib.ExitStack() as stack:
+            consumer, producer = stack.enter_context(Borrower(sink)), stack.enter_context(Shared(source, PRODUCER))
+            quick = [stack.enter_context(Native(sink, CONSUMER)) for _ in range(others)]
+            daemon.wait_view("they are there", lambda view: view["readers"] == 1 + others)
+            producer.submit(0, frame_of(0))
+            assert [reader.result().payload for reader in quick] == [result_of(0)] * others
+            receive(consumer, 0)
+            assert producer.completion()[:2] == (0, 0 if quick else 7)  # emitted, or unread
+            with pytest.raises(Refused, match="held a result for more than 1000 ms"):
+                consumer.hear()
+        daemon.account(came=1, emitted=others, unread=1 - others)
 
 
 def test_stalled_ones_do_not_keep_the_next_producer_from_its_memory(place):

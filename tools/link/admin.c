@@ -103,17 +103,18 @@ static bool widen_stream(jsCtx *js, jsStreamConfig *config, const struct link_se
   return status == NATS_OK || say(why, "cannot add its subject to stream", link->stream, status, code);
 }
 
-static bool prepare_stream(struct broker *broker, jsCtx *js, const struct link_settings *link, bool *is_queue) {
+static bool prepare_stream(struct broker *broker, jsCtx *js, const struct link_settings *link, bool *queue) {
   jsStreamInfo *info = NULL;
   jsErrCode code = 0;
   natsStatus status = js_GetStreamInfo(&info, js, link->stream, NULL, &code);
   bool fine;
   if (status == NATS_NOT_FOUND) {
+    *queue = is_queue(broker->settings, link->stream);
     fine = make_stream(js, broker->settings, link, broker->why);
   } else if (status != NATS_OK) {
     fine = say(broker->why, "cannot ask for stream", link->stream, status, code);
   } else {
-    *is_queue = info->Config->Retention == js_WorkQueuePolicy;
+    *queue = info->Config->Retention == js_WorkQueuePolicy;
     fine = is_taken(info->Config, link->subject) || widen_stream(js, info->Config, link, broker->why);
   }
   jsStreamInfo_Destroy(info);
@@ -122,7 +123,8 @@ static bool prepare_stream(struct broker *broker, jsCtx *js, const struct link_s
 
 /* The consumer has no limit of deliveries: a frame whose box dies over its last one would stay in the queue for ever. The link
  * counts them. */
-static bool make_consumer(struct broker *broker, jsCtx *js, const struct link_settings *link) {
+static bool make_consumer(struct broker *broker, jsCtx *js, const struct link_settings *link, bool queue) {
+  jsConsumerInfo *info = NULL;
   jsConsumerConfig config;
   jsErrCode code = 0;
   jsConsumerConfig_Init(&config);
@@ -131,20 +133,22 @@ static bool make_consumer(struct broker *broker, jsCtx *js, const struct link_se
   config.AckWait = link->ack_wait_ns;
   config.MaxWaiting = MOST_WAITING;
   config.FilterSubject = link->subject;
-  natsStatus status = js_AddConsumer(NULL, js, link->stream, &config, NULL, &code);
+  natsStatus status = js_AddConsumer(&info, js, link->stream, &config, NULL, &code);
+  broker->made = status == NATS_OK && queue ? info->Created : 0;
+  jsConsumerInfo_Destroy(info);
   return status == NATS_OK || say(broker->why, "cannot make consumer", link->consumer, status, code);
 }
 
-static bool prepare_consumer(struct broker *broker, jsCtx *js, const struct link_settings *link, bool is_queue) {
+static bool prepare_consumer(struct broker *broker, jsCtx *js, const struct link_settings *link, bool queue) {
   jsConsumerInfo *info = NULL;
   jsErrCode code = 0;
   natsStatus status = js_GetConsumerInfo(&info, js, link->stream, link->consumer, NULL, &code);
-  bool knows = status == NATS_OK && is_queue && info->Config->MaxDeliver <= 0;
+  bool knows = status == NATS_OK && queue && info->Config->MaxDeliver <= 0;
   broker->delivered = knows ? info->Delivered.Stream : 0;
   broker->made = knows ? info->Created : 0;
   jsConsumerInfo_Destroy(info);
   if (status == NATS_NOT_FOUND) {
-    return make_consumer(broker, js, link);
+    return make_consumer(broker, js, link, queue);
   }
   return status == NATS_OK || say(broker->why, "cannot ask for consumer", link->consumer, status, code);
 }
@@ -153,14 +157,13 @@ bool broker_prepare(struct broker *broker, natsOptions *options, const struct li
   natsConnection *connection = NULL;
   jsCtx *js = NULL;
   jsOptions ask;
-  bool is_queue = false;
+  bool queue = false;
   jsOptions_Init(&ask);
   ask.Wait = ASK_MS;
   natsStatus status = natsConnection_Connect(&connection, options);
   status = status == NATS_OK ? natsConnection_JetStream(&js, connection, &ask) : status;
   bool fine = status == NATS_OK || say(broker->why, "cannot connect to", "a server", status, 0);
-  fine =
-      fine && prepare_stream(broker, js, link, &is_queue) && (!link->is_source || prepare_consumer(broker, js, link, is_queue));
+  fine = fine && prepare_stream(broker, js, link, &queue) && (!link->is_source || prepare_consumer(broker, js, link, queue));
   jsCtx_Destroy(js);
   natsConnection_Destroy(connection);
   return fine;

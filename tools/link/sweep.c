@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ASK_EVERY (1000 * MS)
+#define ASK_EVERY  (1000 * MS)
+#define LOOK_EVERY (15000 * MS)
 
 static const char account_answer[] = ".account", floor_answer[] = ".floor", frame_answer[] = ".frame",
                   removed_answer[] = ".removed";
@@ -59,12 +60,12 @@ static void ask_frame(const struct link *link, const struct sweep *sweep) {
 }
 
 int64_t sweep_turn(struct link *link, struct sweep *sweep, int64_t now) {
-  if (sweep->until == 0) {
+  if (sweep->made == 0) {
     return INT64_MAX;
   }
   if (now >= sweep->due) {
     sweep->next = 0;
-    sweep->due = now + ASK_EVERY;
+    sweep->due = now + (sweep->until > 0 ? ASK_EVERY : LOOK_EVERY);
     ask_account(link);
   }
   return sweep->due;
@@ -84,6 +85,7 @@ static void take_account(const struct link *link, struct sweep *sweep, const cha
   const json_t *waiting = json_object_get(answer, "num_ack_pending");
   uint64_t floor = (uint64_t)json_integer_value(json_object_get(json_object_get(answer, "ack_floor"), "stream_seq"));
   if (json_is_integer(waiting) && json_integer_value(waiting) == 0) {
+    sweep->until = (uint64_t)json_integer_value(json_object_get(json_object_get(answer, "delivered"), "stream_seq"));
     sweep->next = 1;
     ask_frame(link, sweep);
   } else if (json_is_integer(waiting) && floor < sweep->until && floor != sweep->floor) {
@@ -106,7 +108,8 @@ static void end(const struct link *link, struct sweep *sweep) {
     link_say(link, "removed %" PRIu64 " frames of stream %s that were done before its server was killed", sweep->removed,
              link->settings->stream);
   }
-  sweep->until = 0;
+  sweep->until = sweep->next = sweep->removed = 0;
+  sweep->due = link_clock() + LOOK_EVERY;
 }
 
 /* The frame itself comes with the answer, behind its number. */
@@ -144,7 +147,7 @@ bool sweep_take(struct link *link, struct sweep *sweep, const natsMsg *message) 
   const char *text = natsMsg_GetData(message);
   size_t length = (size_t)natsMsg_GetDataLength(message);
   if (answers(link, message, account_answer)) {
-    if (sweep->until > 0 && sweep->next == 0) {
+    if (sweep->made != 0 && sweep->next == 0) {
       take_account(link, sweep, text, length);
     }
     return true;

@@ -5,9 +5,9 @@
  * wait for the acknowledgement of a frame that is gone: it tries to deliver it for ever, and with each try stops to deliver
  * others. Or it has back frames that are done, which are delivered to nobody and never go. So after each connection what was
  * told last is told again; a frame that holds down the consumer's floor and is gone is acknowledged; and at a moment when no
- * frame waits for an acknowledgement, those are removed that had been delivered before the connection. One by one, since
- * servers that purge a part of a stream forget what its consumers wait for. What the queue is asked, and answers, goes through
- * the inbox.
+ * frame waits for an acknowledgement, those are removed that had been delivered; later on, too, since one of several servers
+ * may be killed while others keep the connection. One by one, since servers that purge a part of a stream forget what its
+ * consumers wait for. What the queue is asked, and answers, goes through the inbox.
  */
 #ifndef FRAMED_TOOLS_LINK_SWEEP_H
 #define FRAMED_TOOLS_LINK_SWEEP_H
@@ -19,7 +19,7 @@ enum { SWEEP_TOLD = 1024 }; /* ends of frames within the tenth of a second that 
 struct sweep {
   uint64_t told[SWEEP_TOLD]; /* numbers of frames that were ended, a ring */
   unsigned told_count, told_next;
-  int64_t made;   /* the consumer that was told */
+  int64_t made;   /* the consumer that was told; 0: it is none of a work queue */
   uint64_t until; /* the number of the last frame that may be done and there; 0: nothing to do */
   uint64_t next;  /* the first that is not looked at; 0: some wait for an acknowledgement */
   uint64_t floor; /* what was found below the first that waits */

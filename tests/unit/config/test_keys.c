@@ -23,7 +23,7 @@ START_TEST(numbers_have_bounds) {
   for (const struct config_key *key = config_keys; key->name; key++) {
     bool number = key->type == KEY_COUNT || key->type == KEY_LANES || key->type == KEY_DEVICE || key->type == KEY_DURATION ||
                   key->type == KEY_RATE || key->type == KEY_FREQUENCY || key->type == KEY_SIZE || key->type == KEY_SHAPE ||
-                  key->type == KEY_SHAPES || key->type == KEY_DEVICES || key->type == KEY_WAIT;
+                  key->type == KEY_SHAPES || key->type == KEY_DEVICES || key->type == KEY_PROCESSORS || key->type == KEY_WAIT;
     ck_assert_msg(number == (key->maximum > key->minimum), "'%s' has wrong bounds", key->name);
   }
 }

@@ -61,6 +61,12 @@ const char *gpu_refusal(struct gpu_program *program, unsigned slot) {
   return is_refused(flow.ring.slots[slot].frame.sequence) ? "it cannot be computed" : NULL;
 }
 
+bool gpu_late(struct gpu_program *program, unsigned slot) {
+  (void)program;
+  (void)slot;
+  return false;
+}
+
 /* -- the model: where each frame is ----------------------------------------------------------------------------------- */
 
 enum place { FILLING, DISCARDING, READY, RUNNING, DONE, AT_SINK, GONE };

@@ -123,6 +123,50 @@ START_TEST(parked_frames_take_no_worker) {
 }
 END_TEST
 
+/* Tells whether the frame was its session's first, and counts those that it sees. */
+static atomic_uint noted;
+
+static void note(const struct stage_plan *plan, const struct stage_call *call) {
+  memset(call->output, call->restart ? 'r' : '.', plan->output_bytes);
+  atomic_fetch_add(&noted, 1);
+}
+
+static bool prepare_note(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
+  (void)values;
+  (void)problem;
+  plan->output = plan->input;
+  plan->state_bytes = 1;
+  return true;
+}
+
+static const struct stage_descriptor note_stage = {.name = "note", .prepare = prepare_note, .run = note};
+
+/* A session's first frame comes too late, and the second takes its place as such; one in time is computed. */
+START_TEST(late_frames_are_left_out) {
+  const struct stage_descriptor *const stages[] = {&note_stage, NULL};
+  struct gpu_error error;
+  const struct gpu_frame late = {.sequence = 0, .restart = true, .deadline = 1};
+  const struct gpu_frame timely = {.sequence = 1, .deadline = INT64_MAX};
+  rig_open(&rig, 1);
+  rig_program(&rig, 3, stages);
+  atomic_store(&noted, 0); /* after the warm-up */
+  ck_assert(gpu_submit(rig.program, 0, &late, &error) && gpu_submit(rig.program, 1, &timely, &error));
+  rig_submit(&rig, 2, 2, false);
+  for (unsigned slot = 0; slot < 3; slot++) {
+    rig_finish(&rig, slot);
+    ck_assert_int_eq(gpu_late(rig.program, slot), slot == 0);
+    ck_assert_ptr_null(gpu_refusal(rig.program, slot));
+  }
+  ck_assert_uint_eq(atomic_load(&noted), 2);
+  ck_assert_int_eq(rig.output[1][0], 'r');
+  ck_assert_int_eq(rig.output[2][0], '.');
+  rig_submit(&rig, 0, 3, false); /* the slot is as good as ever */
+  rig_finish(&rig, 0);
+  ck_assert(!gpu_late(rig.program, 0));
+  rig_close(&rig);
+}
+END_TEST
+
 START_TEST(many_programs_share_the_workers) {
   enum { PROGRAMS = 12, SLOTS = 3, FRAMES = 60 };
   static struct rig rigs[PROGRAMS];
@@ -382,7 +426,7 @@ Suite *cpu_suite(void) {
   Suite *suite = suite_create("cpu");
   add(suite, "order",
       (const TTest *const[]){no_stage_passes_frames_unchanged, slots_overlap, restart_empties_the_state,
-                             parked_frames_take_no_worker, many_programs_share_the_workers, NULL});
+                             parked_frames_take_no_worker, late_frames_are_left_out, many_programs_share_the_workers, NULL});
   add(suite, "completion",
       (const TTest *const[]){wakes_once_for_each_frame_that_asked, arming_a_running_frame_wakes, arming_never_loses_a_frame,
                              times_follow_the_frame, NULL});

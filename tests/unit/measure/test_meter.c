@@ -27,6 +27,21 @@ START_TEST(then_the_oldest_makes_room) {
 }
 END_TEST
 
+START_TEST(what_was_before_the_latest_is_forgotten) {
+  meter_begin_anew(meter);
+  ck_assert_ptr_null(meter_latest(meter));
+  for (int64_t at = 1; at <= METER_READINGS + _i; at++) {
+    keep(at);
+  }
+  meter_begin_anew(meter);
+  ck_assert_int_eq(meter_oldest(meter)->at, METER_READINGS + _i);
+  ck_assert_int_eq(meter_latest(meter)->at, METER_READINGS + _i);
+  keep(99);
+  ck_assert_int_eq(meter_oldest(meter)->at, METER_READINGS + _i);
+  ck_assert_int_eq(meter_latest(meter)->at, 99);
+}
+END_TEST
+
 START_TEST(a_new_meter_has_an_empty_reading) {
   ck_assert_uint_eq(meter_oldest(meter)->ledger.in, 0);
   ck_assert_ptr_null(meter_latest(meter));
@@ -154,6 +169,7 @@ Suite *meter_suite(void) {
   tcase_add_checked_fixture(all, make, clear);
   tcase_add_test(all, the_first_reading_stays_until_there_are_enough);
   tcase_add_test(all, then_the_oldest_makes_room);
+  tcase_add_loop_test(all, what_was_before_the_latest_is_forgotten, -METER_READINGS + 1, 3);
   tcase_add_test(all, a_new_meter_has_an_empty_reading);
   tcase_add_test(all, rates_are_differences_over_time);
   tcase_add_test(all, the_time_before_the_first_frame_does_not_count);

@@ -95,7 +95,33 @@ START_TEST(a_turn_goes_on_with_the_next_batch) {
   EXPECT(9, 21, 31, 2);
   EXPECT(9, 12, 22, 32);
   ck_assert_uint_eq(batcher.waiting, 0);
-  ck_assert_ptr_null(batcher.last);
+  ck_assert_ptr_null(batcher.last[priority_rank(GPU_PRIORITY_NORMAL)]);
+}
+END_TEST
+
+/* Those of higher priorities go first, and one of a lower one that was passed over often enough. */
+START_TEST(higher_priorities_go_first) {
+  begin(2, 0);
+  queues[0].priority = GPU_PRIORITY_LOW;
+  queues[2].priority = queues[3].priority = GPU_PRIORITY_HIGH;
+  add(0, 1);
+  add(1, 2);
+  add(1, 3);
+  add(2, 4);
+  add(3, 5);
+  add(2, 6);
+  EXPECT(9, 20, 30);
+  EXPECT(9, 21, 10);
+  add(3, 10);
+  EXPECT(11, 31, 11);
+  for (int i = 2; i < FRAMES - 1; i++) { /* the lowest was passed over 6 times */
+    add(2, i);
+    add(3, i);
+    EXPECT(12, 20 + i, 30 + i);
+  }
+  add(2, 12);
+  EXPECT(13, 0, 20 + FRAMES - 1);
+  ck_assert_uint_eq(batcher.waiting, 0);
 }
 END_TEST
 
@@ -159,6 +185,7 @@ Suite *batcher_suite(void) {
   tcase_add_test(tests, the_oldest_frame_waits_no_longer);
   tcase_add_test(tests, queues_take_turns_and_keep_their_order);
   tcase_add_test(tests, a_turn_goes_on_with_the_next_batch);
+  tcase_add_test(tests, higher_priorities_go_first);
   tcase_add_test(tests, a_deadline_sends_a_batch_early);
   tcase_add_test(tests, who_goes_alone_goes_at_once_and_alone);
   tcase_add_test(tests, one_at_a_time_only_queues);

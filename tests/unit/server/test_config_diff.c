@@ -82,6 +82,9 @@ START_TEST(keys_that_need_a_restart_are_named) {
   changed.gpu.count = 4;
   changed.gpu.timeout_ns = 6;
   ck_assert_str_eq(fixed_keys(&changed, text), "status.socket, gpu.device, gpu.count, gpu.timeout");
+  changed = base;
+  changed.realtime.processors.bits[1] = 4;
+  ck_assert_str_eq(fixed_keys(&changed, text), "realtime");
 }
 END_TEST
 

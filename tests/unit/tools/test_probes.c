@@ -95,13 +95,16 @@ static struct nvml_gpu good_gpu(void) {
                            .width = 16,
                            .width_max = 16,
                            .knows_persistence = true,
-                           .persistent = true};
+                           .persistent = true,
+                           .knows_processes = true,
+                           .process_count = 1,
+                           .processes = {42}};
 }
 
 static void expect_gpu(const struct nvml_gpu *gpu, const char *check, enum verdict verdict, const char *part) {
   findings = (struct findings){0};
   probe_gpu(&probe, gpu);
-  ck_assert_uint_eq(findings.count, 4);
+  ck_assert_uint_eq(findings.count, 5);
   while (findings.count > 0 && strcmp(findings.items[findings.count - 1].check, check) != 0) {
     findings.count--;
   }
@@ -128,6 +131,24 @@ START_TEST(clocks_link_and_persistence) {
   expect_gpu(&gpu, "clocks", VERDICT_UNKNOWN, "does not say");
   expect_gpu(&gpu, "link", VERDICT_UNKNOWN, "does not say");
   expect_gpu(&gpu, "persistence", VERDICT_UNKNOWN, "does not say");
+}
+END_TEST
+
+START_TEST(who_else_is_there) {
+  struct nvml_gpu gpu = good_gpu();
+  expect_gpu(&gpu, "others", VERDICT_FINE, "nobody else");
+  gpu.process_count = 3;
+  gpu.processes[0] = 7;
+  gpu.processes[1] = 42;
+  gpu.processes[2] = 8;
+  write_file("/proc/8/comm", "pyt\033hon3\n");
+  expect_gpu(&gpu, "others", VERDICT_BETTER, "take turns with those of process 7, 8 (pyt?hon3)");
+  gpu.process_count = 1;
+  expect_gpu(&gpu, "others", VERDICT_UNKNOWN, "not among the processes that the driver names there: 7");
+  gpu.process_count = 0;
+  expect_gpu(&gpu, "others", VERDICT_UNKNOWN, "not among the processes");
+  gpu.knows_processes = false;
+  expect_gpu(&gpu, "others", VERDICT_UNKNOWN, "does not say");
 }
 END_TEST
 
@@ -201,6 +222,7 @@ Suite *probes_suite(void) {
   tcase_add_test(cases, governors);
   tcase_add_test(cases, locked_memory);
   tcase_add_test(cases, clocks_link_and_persistence);
+  tcase_add_test(cases, who_else_is_there);
   tcase_add_test(cases, near_and_far_processors);
   tcase_add_test(cases, too_many_findings_are_left_out);
   tcase_add_test(cases, memory_of_the_slots);

@@ -14,6 +14,13 @@ struct pci_info {
   char address[32];
 };
 
+/* Likewise. */
+struct process_info {
+  unsigned pid;
+  unsigned long long memory;
+  unsigned gpu_instance, compute_instance;
+};
+
 typedef int call_plain(void);
 typedef int call_count(unsigned *);
 typedef int call_handle(unsigned, device_handle *);
@@ -21,6 +28,7 @@ typedef int call_text(device_handle, char *, unsigned);
 typedef int call_number(device_handle, unsigned *);
 typedef int call_bits(device_handle, unsigned long long *);
 typedef int call_pci(device_handle, struct pci_info *);
+typedef int call_processes(device_handle, unsigned *, struct process_info *);
 
 struct library {
   void *handle;
@@ -30,6 +38,7 @@ struct library {
   call_text *name;
   call_pci *pci;
   call_bits *throttling;
+  call_processes *processes; /* NULL: a driver of before that */
   call_number *generation, *generation_max, *width, *width_max, *persistence;
 };
 
@@ -42,6 +51,7 @@ static bool find(void *handle, const char *name, void *function) {
 
 static bool find_all(struct library *library) {
   void *handle = library->handle;
+  (void)find(handle, "nvmlDeviceGetComputeRunningProcesses_v3", &library->processes);
   return find(handle, "nvmlInit_v2", &library->init) && find(handle, "nvmlShutdown", &library->shutdown) &&
          find(handle, "nvmlDeviceGetCount_v2", &library->count) &&
          find(handle, "nvmlDeviceGetHandleByIndex_v2", &library->device) && find(handle, "nvmlDeviceGetName", &library->name) &&
@@ -66,6 +76,17 @@ static void take_address(const struct pci_info *info, char address[32]) {
   address[i] = '\0';
 }
 
+/* With more than there is room for, it says nothing. */
+static void read_processes(const struct library *library, device_handle device, struct nvml_gpu *gpu) {
+  struct process_info infos[NVML_PROCESSES];
+  unsigned count = NVML_PROCESSES;
+  gpu->knows_processes = library->processes && library->processes(device, &count, infos) == 0 && count <= NVML_PROCESSES;
+  gpu->process_count = gpu->knows_processes ? count : 0;
+  for (unsigned i = 0; i < gpu->process_count; i++) {
+    gpu->processes[i] = infos[i].pid;
+  }
+}
+
 static void read_gpu(const struct library *library, device_handle device, struct nvml_gpu *gpu) {
   struct pci_info info = {0};
   unsigned persistence = 0;
@@ -82,6 +103,7 @@ static void read_gpu(const struct library *library, device_handle device, struct
                     library->width_max(device, &gpu->width_max) == 0;
   gpu->knows_persistence = library->persistence(device, &persistence) == 0;
   gpu->persistent = persistence != 0;
+  read_processes(library, device, gpu);
 }
 
 static unsigned read_all(const struct library *library, struct nvml_gpu *gpus) {

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-enum { NVML_GPUS = 16, NVML_TEXT = 96 };
+enum { NVML_GPUS = 16, NVML_TEXT = 96, NVML_PROCESSES = 32 };
 
 /* Reasons for lower clocks that somebody can do something about. */
 enum {
@@ -25,6 +25,9 @@ struct nvml_gpu {
   unsigned long long throttling;                         /* bits as above, and others */
   unsigned generation, generation_max, width, width_max; /* of the PCIe link */
   bool persistent;
+  bool knows_processes;
+  unsigned process_count; /* that compute on it */
+  unsigned processes[NVML_PROCESSES];
 };
 
 /* How many GPUs there are, up to NVML_GPUS; 0 with the reason in `why`. */

@@ -1,5 +1,6 @@
 #include "tools/framectl/doctor/probes.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -130,6 +131,46 @@ static void probe_persistence(const struct probe *probe, const struct nvml_gpu *
     findings_add(probe->findings, "persistence", gpu->persistent ? VERDICT_FINE : VERDICT_BETTER,
                  "systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1: the daemon starts faster",
                  "%s: persistence mode is %s", gpu->name, gpu->persistent ? "on" : "off");
+  }
+}
+
+/* "4711 (python3), 4712"; whoever is not the daemon itself. */
+static unsigned list_others(const struct probe *probe, const struct nvml_gpu *gpu, char *text, size_t size) {
+  unsigned others = 0;
+  size_t length = 0;
+  text[0] = '\0';
+  for (unsigned i = 0; i < gpu->process_count; i++) {
+    char name[LINE];
+    if (gpu->processes[i] == (unsigned)probe->pid) {
+      continue;
+    }
+    bool named = read_line(probe, "", name, "/proc/%u/comm", gpu->processes[i]);
+    for (char *at = name; named && *at; at++) {
+      *at = (char)(isprint((unsigned char)*at) ? *at : '?'); /* a process calls itself what it likes */
+    }
+    int count = snprintf(text + length, size - length, named ? "%s%u (%.15s)" : "%s%u", others > 0 ? ", " : "",
+                         gpu->processes[i], named ? name : "");
+    length = length + (size_t)count < size ? length + (size_t)count : size - 1;
+    others++;
+  }
+  return others;
+}
+
+static void probe_others(const struct probe *probe, const struct nvml_gpu *gpu) {
+  char list[FINDING_TEXT / 2];
+  unsigned others = list_others(probe, gpu, list, sizeof list);
+  if (!gpu->knows_processes) {
+    findings_add(probe->findings, "others", VERDICT_UNKNOWN, NULL, "%s: the driver does not say", gpu->name);
+  } else if (others == gpu->process_count) {
+    findings_add(probe->findings, "others", VERDICT_UNKNOWN, NULL,
+                 "%s: the daemon is not among the processes that the driver names there%s%s", gpu->name, others > 0 ? ": " : "",
+                 list);
+  } else if (others > 0) {
+    findings_add(probe->findings, "others", VERDICT_BETTER,
+                 "give them another GPU, or let all of them run under MPS: see OTHERS ON THE GPU in framed(8)",
+                 "%s: kernels take turns with those of process %s", gpu->name, list);
+  } else {
+    findings_add(probe->findings, "others", VERDICT_FINE, NULL, "%s: nobody else computes there", gpu->name);
   }
 }
 
@@ -268,5 +309,6 @@ void probe_gpu(const struct probe *probe, const struct nvml_gpu *gpu) {
   probe_clocks(probe, gpu);
   probe_link(probe, gpu);
   probe_persistence(probe, gpu);
+  probe_others(probe, gpu);
   probe_node(probe, gpu);
 }
