@@ -50,10 +50,10 @@ cat >"$folder/framed.yaml" <<'END'
 gpu: {backend: cpu}
 pipelines:
   cam0:
-    source: {socket: /run/framed/cam0.sock, protocol: raw, format: {dtype: uint8, shape: [4096]}}
+    source: {socket: cam0.sock, protocol: raw, format: {dtype: uint8, shape: [4096]}}
     overload: block
     stages: [{affine: {scale: -1, offset: 255}}]
-    sink: {socket: /run/framed/cam0.out.sock, protocol: raw, overload: block}
+    sink: {socket: cam0.out.sock, protocol: raw, overload: block}
 END
 "${podman[@]}" run -d --name "${containers[0]}" "${options[@]}" -v "${containers[0]}:/run/framed" \
   -v "$folder/framed.yaml:/etc/framed/framed.yaml:ro" "$image" >/dev/null || fail "it does not start"
