@@ -196,6 +196,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   if ((setup->codec && !session_adopt(session, setup->codec, failure)) || !session_take_memory(session, failure)) {
     return setup->codec ? NULL : session_free(session); /* see inputs_new() */
   }
+  session_keep_choices(session);
   account_publish(&session->account);
   return session;
 }

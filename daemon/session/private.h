@@ -123,6 +123,8 @@ struct flow *session_own_flow(void *session, unsigned seat);
 
 /* Makes the program of the stages in force. Set-up thread. */
 bool session_make_program(struct session *session, struct failure *failure);
+/* After the first one, before anybody else knows the session. */
+void session_keep_choices(struct session *session);
 void session_free_program(struct session *session);
 /* [lane] No frame is on the device, or that is lost: the others are in force. */
 void session_take_stages(struct session *session);

@@ -50,7 +50,6 @@ static bool make(struct session *session, struct session_stages *stages, const s
   if (!stages->program || !gpu_program_warm_up(stages->program, &error)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "pipeline '%s': %s", setup->config->name, error.text);
   }
-  keep_choices(stages);
   return true;
 }
 
@@ -94,6 +93,8 @@ bool session_make_program(struct session *session, struct failure *failure) {
   return made;
 }
 
+void session_keep_choices(struct session *session) { keep_choices(&session->stages[session->in_force]); }
+
 void session_free_program(struct session *session) {
   struct session_stages *stages = &session->stages[session->in_force];
   session->flow.program = stages->program = gpu_program_free(stages->program);
@@ -128,6 +129,9 @@ static bool learn(struct session *session, struct session_stages *stages, struct
                                       .output = outputs.base + i * arena_stride(flow->output_bytes)};
   }
   learnt = learnt && make(session, stages, buffers, 0, failure);
+  if (learnt) {
+    keep_choices(stages);
+  }
   stages->program = gpu_program_free(stages->program);
   arena_drop(&inputs);
   arena_drop(&outputs);
