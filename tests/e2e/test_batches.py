@@ -69,6 +69,10 @@ def test_a_batch_that_is_full_goes_at_once_and_is_named(place):
                               check=True).stdout
         assert " frames a batch\n" in text, text
         assert f'framed_model_batch_frames_count{{pipeline="cam0"}} {sum(sizes)}\n' in daemon.metrics()
+        plan = subprocess.run([FRAMECTL, "-s", daemon.socket, "plan", "--from", "cam0"], capture_output=True, text=True,
+                              timeout=limit(20), check=False)
+        told = "(of the kernel's time its model takes " in plan.stdout and " as the frame's part of a batch: " in plan.stdout
+        assert told or sizes == [4, 0, 0, 0] or "has timed no frame" in plan.stderr, plan
 
 
 @with_runtime
