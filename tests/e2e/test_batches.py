@@ -78,12 +78,15 @@ def test_a_batch_that_is_full_goes_at_once_and_is_named(place):
 @with_runtime
 def test_a_trace_names_the_size_of_the_batch(place):
     frames = np.random.default_rng(3).standard_normal((4, *SHAPE)).astype(np.float32)
+    spans = []
     with Daemon(place, {f"cam{i}": runs() for i in range(4)}, models=model(wait="200ms")) as daemon:
-        asked = Asked(daemon, pace(2))
-        for reader in together(daemon, frames):
-            reader.frames(1, SHAPE, np.float32)
-        spans = asked.result().spans("model", "stream")
-        sizes = batches(daemon)
+        while not spans:  # lanes that have heard of the trace too late miss the frames
+            before = batches(daemon)
+            asked = Asked(daemon, pace(2))
+            for reader in together(daemon, frames):
+                reader.frames(1, SHAPE, np.float32)
+            spans = asked.result().spans("model", "stream")
+        sizes = [count - earlier for count, earlier in zip(batches(daemon), before)]
     assert sorted(span["args"]["batch"] for span in spans) == sorted(i + 1 for i, count in enumerate(sizes) for _ in range(count * (i + 1)))
 
 
