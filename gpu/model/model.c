@@ -79,6 +79,8 @@ static bool fill(struct model *model, const struct model_settings *settings, con
   model->weight_bytes = file->weight_bytes;
   model->single_bytes = file->single_bytes;
   model->nodes = file->nodes;
+  model->off_gpu = file->off_gpu;
+  model->takes_rows = file->inputs[0].rank > 1 && file->inputs[0].shape[0] < 0;
   model->hash = bytes->hash;
   memcpy(model->parts.magic, PARTS_MAGIC, sizeof model->parts.magic);
   return signature_read_input(model, file, settings, error) && (model->runtime = onnxruntime_load(error)) &&
@@ -190,6 +192,8 @@ void model_summary(const struct model *model, struct model_summary *summary) {
       .ir_version = model->ir_version,
       .opset = model->opset,
       .weight_bytes = model->weight_bytes,
+      .takes_rows = model->takes_rows,
+      .off_gpu = model->off_gpu,
       .is_single = model->single_bytes > model->weight_bytes / 2,
       .users = atomic_load(&model->users),
       .nodes = model->nodes,

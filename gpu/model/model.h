@@ -85,6 +85,8 @@ struct model_summary {
   int64_t ir_version, opset;
   uint64_t weight_bytes, nodes;
   bool is_single;              /* most weights are of float32 */
+  bool takes_rows;             /* the file leaves the first of its input's sides open: it may take several frames at once */
+  uint64_t off_gpu;            /* operators of it that a GPU does not compute alone: see operators.h */
   unsigned users;              /* slots of all pipelines that may run it */
   uint64_t hash;               /* of all bytes of the file and of those beside it */
   unsigned instances, threads; /* threads of one run on the CPU */

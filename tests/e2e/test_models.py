@@ -243,7 +243,10 @@ FOUR = "{dtype: float32, shape: [4]}"
 @needs_library
 @pytest.mark.parametrize("name, more, format, says", [
     ("unknown", "", FOUR, ["4:15: model 'one': ", "an operator `Froobnicate`", "standard operators"]),
+    ("stranger", "", FOUR, ["4:15: model 'one': ", "an operator `com.example:Twist`", "standard operators"]),
+    ("later", "", FOUR, ["4:15: model 'one': ", "an operator `Gelu` that opset 17 of ONNX Runtime ", "an opset that has it"]),
     ("too-new", "", FOUR, ["4:15: model 'one': ", "too new, with opset 99", "earlier opset"]),
+    ("too-new-file", "", FOUR, ["4:15: model 'one': ", "too new, with IR version 99: ONNX Runtime ", "those up to ", "earlier opset"]),
     ("two-inputs", "", FOUR, ["4:15: model 'one': ", "2 inputs: x, z"]),
     ("open", "", FOUR, ["4:15: model 'one': ", "[batch?, 3, height?, ?]", "shape: {x: ["]),
     ("several", ", output: thirds", FOUR, ["4:15: model 'one' has no output 'thirds'", "its outputs are all, sum, halves"]),
@@ -251,6 +254,10 @@ FOUR = "{dtype: float32, shape: [4]}"
     ("line", ", shadow: {file: gone.onnx}", FOUR, ["4:41: model 'one': ", "gone.onnx: No such file"]),
     ("line", "", "{pixels: gray, width: 10, height: 8}",
      ["8:14: pipeline 'cam0': ", "takes float32[1,3,4,5]", "resize: {width: 5, height: 4}", "normalize: {}"]),
+    ("half", "", "{pixels: rgb24, width: 10, height: 8}",
+     ["takes float16[1,3,4,5]", "put `resize: {width: 5, height: 4}`, `normalize: {dtype: float16}` before it"]),
+    ("half", "", "{dtype: float32, shape: [3, 4, 5]}", ["takes float16[1,3,4,5]", "let `normalize: {dtype: float16}` give them"]),
+    ("line", "", "{dtype: float32, shape: [3, 8, 8]}", ["put `resize: {width: 5, height: 4}` before the `normalize` that gives them"]),
     ("gone", "", FOUR, ["4:15: model 'one': ", "gone.onnx: No such file or directory"]),
 ])
 def test_what_does_not_fit_is_refused_with_place_and_remedy(place, name, more, format, says):
@@ -270,6 +277,17 @@ def test_check_shows_what_a_model_takes_and_gives(place):
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.splitlines() if line.startswith("one "))
     assert line.split() == ["one", "float32[2,3]", "float32[1]", "and", "1", "more", "3", "4", "bytes", "12", "bytes"]
+
+
+@needs_library
+@pytest.mark.parametrize("name, backend, noted", [("off-gpu", "auto", True), ("off-gpu", "cpu", False), ("line", "auto", False)])
+def test_check_names_operators_that_a_gpu_does_not_compute(place, name, backend, noted):
+    model_file(place, name)
+    given = FOUR if name == "off-gpu" else "{dtype: float32, shape: [3, 4, 5]}"
+    done = check(place, CONFIG.format(file="model.onnx", more="", format=given).replace("backend: cpu", f"backend: {backend}"))
+    assert done.returncode == 0, done.stderr
+    said = "note: model 'one' has operators that ONNX Runtime does not compute on a GPU alone: `Mean`, `Tan`; a GPU refuses it"
+    assert (said in done.stdout) == noted and ("on a GPU alone" in done.stdout) == noted, done.stdout
 
 
 def test_without_the_library_the_command_is_told(place):

@@ -50,7 +50,7 @@ static void check(const struct config *config, const struct config_pipeline *pip
     assert(pipeline->stages[i].type < vocabulary.stage_count);
     const struct config_model *of = pipeline->stages[i].model;
     assert(!of == !stages[pipeline->stages[i].type].runs_model);
-    assert(!of || (of->file && of->text && of->instances >= 1 && config_is_run(config, of)));
+    assert(!of || (of->file && of->instances >= 1 && config_is_run(config, of)));
   }
 }
 

@@ -26,7 +26,7 @@ OF_WRITING = ("write", "writev", "send", "sendmsg")
 
 
 def entries(place, version=0):
-    """One pipeline of each kind; `version` changes one of them."""
+    """One pipeline of each kind; `version` changes one of them, and more of it than stages, which a reload would exchange in place."""
     return {
         "raw": pipeline(GRAY, slots=3, stages=[INVERT], sink={"overload": "drop"}),
         "y4m": pipeline(GRAY, source={"protocol": "y4m"}, sink={"protocol": "y4m"}),
@@ -35,7 +35,7 @@ def entries(place, version=0):
         "file": pipeline(GRAY, sink={"file": str(place / FILES["file"])}, completion="spin"),
         "fifo": pipeline(GRAY, source={"file": str(place / "fifo")}, sink={"file": str(place / FILES["fifo"])}),
         "recorded": pipeline(GRAY, source={"file": str(place / "recorded")}, sink={"file": str(place / FILES["recorded"])}),
-        "other": pipeline(GRAY, stages=[INVERT] if version else []),
+        "other": pipeline(GRAY, slots=2 + version, stages=[INVERT] if version else []),
     }
 
 
