@@ -8,7 +8,6 @@
 #include "gpu/model/private.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -175,18 +174,12 @@ struct model *model_release(struct model *model) {
   return NULL;
 }
 
-unsigned model_files(struct model_file *files, unsigned most) {
+unsigned model_files(const struct model *model, struct model_file *files, unsigned most) {
   unsigned count = 0;
-  pthread_mutex_lock(&lock);
-  for (const struct model *model = models; model; model = model->next) {
-    for (unsigned i = 0; i <= ONNX_MOST_FILES && count < most; i++) {
-      const struct model_file *file = &model->files[i];
-      files[count] = (struct model_file){.path = file->path ? strdup(file->path) : NULL};
-      files[count].descriptor = files[count].path ? fcntl(file->descriptor, F_DUPFD_CLOEXEC, 3) : -1;
-      count += files[count].descriptor >= 0;
-    }
+  for (unsigned i = 0; i <= ONNX_MOST_FILES && count < most; i++) {
+    files[count] = model->files[i];
+    count += files[count].path != NULL;
   }
-  pthread_mutex_unlock(&lock);
   return count;
 }
 

@@ -71,8 +71,8 @@ struct model_file {
   int descriptor;
 };
 
-/* Copies those of all models that are open, for the caller to give back with model_file_free(). Returns how many. */
-unsigned model_files(struct model_file *files, unsigned most);
+/* Those of an open model, which stay its own. Returns how many. */
+unsigned model_files(const struct model *model, struct model_file *files, unsigned most);
 void model_file_free(struct model_file *file); /* idempotent */
 /* Whoever opens that path gets this file, until model_forget_files(). The descriptor is taken. While no other thread runs. */
 void model_remember_file(const char *path, int descriptor);

@@ -2,14 +2,17 @@
 
 import os
 import pathlib
+import signal
 import struct
 
 import numpy as np
 import pytest
 
-from harness import Daemon, pipeline, run_framed
+from harness import BACKEND, Daemon, pipeline, run_framed
 from harness.daemon import ROOT
 from harness.waiting import wait_until
+from test_own_stages import GRAY
+from test_reload_moments import Resting
 
 LIBRARY = os.environ.get("FRAMED_ONNXRUNTIME", ROOT / "build/onnxruntime")
 needs_library = pytest.mark.skipif(not pathlib.Path(LIBRARY).exists(), reason="ONNX Runtime is not there: tools/setup.sh check")
@@ -180,6 +183,32 @@ def test_what_stands_in_the_place_of_a_model_is_for_a_reload(place):
             assert daemon.command("/v1/reload")["in_place"] == ["cam0"]
             producer.send(np.full(SIZE, 5, np.float32).tobytes())
             np.testing.assert_array_equal(np.frombuffer(reader.read(4 * SIZE), np.float32), np.full(SIZE, 16))
+
+
+@needs_library
+@pytest.mark.skipif(BACKEND != "cpu", reason="the devices are those of the CPU backend")
+def test_a_fault_during_a_reload_goes_on_with_the_models_in_force(place):
+    """The reload has opened the other file and still warms up; when it is begun again, there is no configuration to be read."""
+    resting = Resting(place)
+    keys = {"models": {"line": {"file": str(model_file(place))}}, "gpu": {"backend": "cpu", "count": 2, "faults": "60/min"}}
+
+    def entries(*stages):
+        strike = {"fault": {"kind": "illegal", "at": 2, "again": "no"}}
+        return {"cam0": runs(), "faulty": pipeline(TENSOR, stages=[strike]), "slow": pipeline(GRAY, stages=stages, device=1)}
+
+    with Daemon(place, entries(), env=WITH, **keys) as daemon:
+        computes(daemon, "cam0", 2)
+        model_file(place, factor=5.0)
+        daemon.write(entries(resting.stage), **keys)
+        daemon.signal(signal.SIGHUP)
+        resting.wait(daemon)
+        daemon.file.write_text("no configuration")
+        with daemon.reader("faulty") as reader, daemon.producer("faulty") as producer:
+            producer.send(bytes(4 * 4 * SIZE))
+            assert reader.read(4 * 4 * SIZE) == bytes(4 * 4 * SIZE)
+        wait_until(lambda: daemon.status()["handovers"]["fault"] == 1 and daemon.last["reloads"]["failed"] == 1,
+                   lambda: f"it is begun again\n{daemon.log}")
+        computes(daemon, "cam0", 2)
 
 
 @needs_library
