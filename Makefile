@@ -127,7 +127,7 @@ link_objects := $(call objects,$(link_sources) $(addprefix tools/framectl/common
                 $(config_objects) $(client_objects)
 # Besides its own files, what framebench shares with framectl and the daemon.
 framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,$(addprefix common/,problem.c progress.c text.c http.c reply.c daemon.c) \
-                      status/view.c) daemon/measure/histogram.c daemon/measure/diagnosis.c daemon/wire/y4m.c) $(shared_objects) \
+                      status/view.c) daemon/measure/histogram.c daemon/measure/diagnosis.c daemon/measure/advice.c daemon/wire/y4m.c) $(shared_objects) \
                       $(client_objects)
 
 # -- programs ----------------------------------------------------------------------------------------------------
