@@ -322,8 +322,16 @@ struct config *config_load(const char *path, const struct config_hooks *hooks, s
 struct config *config_parse(const char *name, const char *text, size_t length, const struct config_hooks *hooks,
                             struct config_errors *errors);
 struct config *config_free(struct config *config);
-/* Gives back what was opened for its models, which nobody runs any more. Idempotent. */
-void config_close_models(struct config *config);
+
+/* What was opened for a model that nobody runs any more, in a list. Closing it may take long. */
+struct config_opened {
+  struct config_opened *next;
+  void *open;
+  void (*close)(void *open);
+};
+/* Takes it out of the model onto the list, of which it returns the first. Idempotent. */
+struct config_opened *config_take_opened(struct config_model *model, struct config_opened *list);
+void config_close(struct config_opened *list); /* from any thread; NULL is fine */
 
 /* Whether a stage runs it: of that pipeline, or of any. */
 bool config_runs(const struct config_pipeline *pipeline, const struct config_model *model);

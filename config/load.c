@@ -41,25 +41,35 @@ static void free_stage(struct config_stage *stage) {
   }
 }
 
-static void close_model(struct config_model *model) {
-  if (model->close) {
-    model->close(model->open);
+/* Without memory for the list it is closed here. */
+static struct config_opened *take_opened(struct config_opened *list, void **open, void (**close)(void *open)) {
+  struct config_opened *opened = *close ? malloc(sizeof *opened) : NULL;
+  if (opened) {
+    *opened = (struct config_opened){.next = list, .open = *open, .close = *close};
+  } else if (*close) {
+    (*close)(*open);
   }
-  if (model->shadow.close) {
-    model->shadow.close(model->shadow.open);
-  }
-  model->open = model->shadow.open = NULL;
-  model->close = model->shadow.close = NULL;
+  *open = NULL;
+  *close = NULL;
+  return opened ? opened : list;
 }
 
-void config_close_models(struct config *config) {
-  for (unsigned i = 0; i < config->model_count; i++) {
-    close_model(config->models[i]);
+struct config_opened *config_take_opened(struct config_model *model, struct config_opened *list) {
+  list = take_opened(list, &model->open, &model->close);
+  return take_opened(list, &model->shadow.open, &model->shadow.close);
+}
+
+void config_close(struct config_opened *list) {
+  while (list) {
+    struct config_opened *first = list;
+    list = first->next;
+    first->close(first->open);
+    free(first);
   }
 }
 
 static void free_model(struct config_model *model) {
-  close_model(model);
+  config_close(config_take_opened(model, NULL));
   for (unsigned i = 0; i < model->shape_count; i++) {
     free(model->shapes[i].input);
   }

@@ -252,6 +252,7 @@ struct gpu_times {
   int64_t begin, copied_in, computed, copied_out;
   int64_t h2d, kernel, d2h; /* ns of service */
   int64_t wait;             /* ns between begin and copied_out that are in none of the three */
+  int64_t others;           /* of `kernel`, what the other frames of its batch took; on a GPU no time is that of two frames */
   int64_t told;             /* when the callback ran, or 0 */
   int64_t modelled, model;  /* when the last stage that runs a model was done, and the ns that such stages took of the kernels'
                              * time, without the wait for an instance */

@@ -7,6 +7,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/log_text.h"
 #include "gpu/model/model.h"
+#include "gpu/model/operators.h"
 #include "gpu/model/shadow.h"
 
 _Static_assert((int)CONFIG_MAX_SIDES == (int)MODEL_MOST_RANK, "a configured shape holds what a model takes");
@@ -116,6 +117,25 @@ static bool has_open(const struct config *config, unsigned count, const void *op
   return has;
 }
 
+/* Several may have one model, and each descriptor goes once. */
+static unsigned add_files(const struct model *model, struct model_file *files, unsigned count, unsigned most) {
+  unsigned added = model_files(model, files + count, most - count);
+  for (unsigned i = 0; i < count && added > 0; i++) {
+    added = files[i].descriptor == files[count].descriptor ? 0 : added;
+  }
+  return count + added;
+}
+
+unsigned models_files(const struct config *config, struct model_file *files, unsigned most) {
+  unsigned count = 0;
+  for (unsigned i = 0; i < config->model_count; i++) {
+    const struct config_model *model = config->models[i];
+    count = model->open ? add_files(model->open, files, count, most) : count;
+    count = model->shadow.open ? add_files(shadow_other(model->shadow.open), files, count, most) : count;
+  }
+  return count;
+}
+
 void models_log(const struct config *config, const struct config *before) {
   for (unsigned i = 0; i < config->model_count; i++) {
     const struct config_model *model = config->models[i];
@@ -166,6 +186,24 @@ static void print_batch(FILE *out, const struct config_model *model) {
           text_of_bytes(sizes * summary.weight_bytes, weights));
 }
 
+/* What a GPU would not take, where this machine need not be the one with the GPU. */
+static void print_gpu(FILE *out, const struct config_model *model) {
+  struct model_summary summary;
+  char operators[OPERATORS_TEXT], weights[BYTES_TEXT], most[BYTES_TEXT];
+  model_summary(model->open, &summary);
+  if (summary.off_gpu != 0) {
+    fprintf(
+        out,
+        "note: model '%s' has operators that ONNX Runtime does not compute on a GPU alone: %s; a GPU refuses it, unless they "
+        "vanish when it is opened: export it without, or set gpu.backend to cpu\n",
+        name_of(model), operators_describe(summary.off_gpu, operators));
+  }
+  if (summary.memory > 0 && summary.memory < summary.weight_bytes) {
+    fprintf(out, "note: model '%s' may take %s on a GPU (memory), and its weights alone are %s: a GPU refuses it\n",
+            name_of(model), text_of_bytes(summary.memory, most), text_of_bytes(summary.weight_bytes, weights));
+  }
+}
+
 void models_print(FILE *out, const struct config *config) {
   static const char *const head =
       "\nMODEL            INPUT                  OUTPUT                         INSTANCES     WEIGHTS    TOGETHER\n";
@@ -181,6 +219,9 @@ void models_print(FILE *out, const struct config *config) {
   for (unsigned i = 0; i < config->model_count; i++) {
     if (config->models[i]->open && !has_open(config, i, config->models[i]->open)) {
       print_batch(out, config->models[i]);
+      if (config->gpu.backend != CONFIG_BACKEND_CPU) {
+        print_gpu(out, config->models[i]);
+      }
     }
   }
   for (unsigned i = 0; i < config->model_count; i++) {

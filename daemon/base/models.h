@@ -7,6 +7,7 @@
 #define FRAMED_BASE_MODELS_H
 
 #include "config/config.h"
+#include "gpu/model/model.h"
 
 /* Opens a model of a configuration that is being read, and the one in its shadow, for the hook `open` of config_load(). May
  * take seconds: for set-up threads. */
@@ -14,6 +15,9 @@ bool models_open(struct config_model *model, struct config_errors *errors);
 
 /* Says in the log which models were opened, unless `before` (NULL: none) had them open, and which ones nobody runs. */
 void models_log(const struct config *config, const struct config *before);
+
+/* The files of the models that are open for the configuration, and of their shadows, which stay theirs. Returns how many. */
+unsigned models_files(const struct config *config, struct model_file *files, unsigned most);
 
 /* The table of --check. */
 void models_print(FILE *out, const struct config *config);

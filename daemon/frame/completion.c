@@ -5,22 +5,17 @@
 /* A frame may wait behind those of others, but not for ever: a kernel that hangs can leave room for theirs. */
 enum { OTHERS_EXCUSE = 5 };
 
-/* While a batch is computed, most of the time is the others': what the device works adds up over all frames. */
-static int64_t others_share(const struct gpu_times *times) {
-  return times->batch > 1 ? times->model - times->model / (int64_t)times->batch : 0;
-}
-
 static void record_times(struct flow *flow, struct slot *slot, int64_t now) {
   struct histogram *steps = flow->account->steps;
   struct gpu_times *times = &slot->frame.device;
   if (!gpu_times(flow->program, slot->index, times)) {
     return;
   }
-  int64_t others = others_share(times);
   histogram_record(&steps[STEP_GPU_WAIT],
-                   times->wait + others + (times->begin > slot->frame.dispatched ? times->begin - slot->frame.dispatched : 0));
+                   times->wait + times->others +
+                       (times->begin > slot->frame.dispatched ? times->begin - slot->frame.dispatched : 0));
   histogram_record(&steps[STEP_H2D], times->h2d);
-  histogram_record(&steps[STEP_KERNEL], times->kernel > others ? times->kernel - others : 0);
+  histogram_record(&steps[STEP_KERNEL], times->kernel - times->others);
   if (times->instance > 0) {
     histogram_record(&steps[STEP_MODEL], times->model);
   }

@@ -26,11 +26,14 @@ struct tap {
   void (*resulted)(struct tap *tap, const struct slot *slot, int64_t now);
 };
 
+/* Stages that take the place of others have the next number, and a result may wait in spite of as many changes. */
+enum { FLOW_STAGES = 16 };
+
 struct flow {
   struct slot_ring ring;
   struct account *account;
   struct gpu_program *program;
-  unsigned stages;                  /* 0 or 1, as others took their place: which of the session's the program runs */
+  unsigned stages;                  /* the number of those that the program runs */
   bool withheld;                    /* READY frames wait until the program is another one */
   struct lane *lane;                /* that it belongs to; NULL in tests */
   size_t input_bytes, output_bytes; /* of one frame */

@@ -1,8 +1,8 @@
 #include "daemon/measure/diagnosis.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
+#include "daemon/measure/advice.h"
 #include "gpu/gpu.h"
 
 /* A change that wins less than this is not worth the advice. */
@@ -25,8 +25,6 @@
 #define EXPLAINED 1.02
 /* A model that takes this share of the stages' time is what they wait for. */
 #define MOST_OF_IT 0.5
-/* Instances that are in use for this share of the time are all in use. */
-#define IN_USE 0.9
 
 const char *const bound_names[BOUND_COUNT] = {"h2d",    "kernel",     "d2h",   "host",   "source",
                                               "reader", "processors", "model", "nothing"};
@@ -243,16 +241,6 @@ static void check_alone(struct overlap_work *work) {
 
 /* -- what would help ----------------------------------------------------------------------------------------------- */
 
-__attribute__((format(printf, 4, 5))) static void advise(struct diagnosis *diagnosis, enum improvement improvement, double gain,
-                                                         const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(diagnosis->advice, sizeof diagnosis->advice, format, arguments);
-  va_end(arguments);
-  diagnosis->improve = improvement;
-  diagnosis->gain = gain;
-}
-
 /* How many times as many frames would pass with another number of slots, or another turnaround. */
 static double gain_of(const struct overlap_work *now, unsigned slots, double turnaround) {
   struct overlap_work other = *now;
@@ -266,7 +254,7 @@ static double gain_of(const struct overlap_work *now, unsigned slots, double tur
 static bool advise_configuration(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   const struct overlap_work *work = &diagnosis->work;
   unsigned sessions = sessions_of(figures);
-  bool has_room = figures->slots < 16 && work->slots + sessions <= OVERLAP_MAX_SLOTS;
+  bool has_room = figures->slots < DIAGNOSIS_MOST_SLOTS && work->slots + sessions <= OVERLAP_MAX_SLOTS;
   double slot = has_room ? gain_of(work, work->slots + sessions, work->turnaround) : 1;
   double saved = figures->spins ? 0 : larger(0, smaller(work->turnaround, figures->notice) - SPIN_WAKE_US);
   double spin = gain_of(work, work->slots, work->turnaround - saved);
@@ -296,34 +284,6 @@ static void advise_engine(struct diagnosis *diagnosis) {
   half.alone = larger(0, half.alone - half.service[diagnosis->bound_by]);
   double gain = pace(&half) > 0 ? pace(&diagnosis->work) / pace(&half) : 1;
   advise(diagnosis, improvements[diagnosis->bound_by], gain, "%s %.2f times as many frames", less[diagnosis->bound_by], gain);
-}
-
-/* Whether frames wait for an instance, and one more would not only take turns with the others on the device: each of those
- * that there are brings at least half of what the first one does. On
- * processors instances are no more than a share of these. */
-static bool lacks_instances(const struct diagnosis_figures *figures) {
-  const struct diagnosis_model *model = &figures->model;
-  double alone = figures->costs.service[OVERLAP_KERNEL], now = figures->step[STEP_MODEL];
-  bool all_in_use = found_in(figures, STEP_MODEL) >= IN_USE * model->instances;
-  double at_once = alone > 0 && now > alone ? model->instances * alone / now : model->instances;
-  return !figures->on_processors && model->users > model->instances && all_in_use && at_once >= (model->instances + 1) / 2.0;
-}
-
-/* The model itself is the bound. What it would win to be in another form nobody can foretell. */
-static void advise_model(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
-  const struct diagnosis_model *model = &figures->model;
-  double more = (double)(model->instances + 1) / model->instances;
-  if (lacks_instances(figures)) {
-    advise(diagnosis, IMPROVE_INSTANCES, more, "another instance of the model (instances: %u): up to %.2f times as many frames",
-           model->instances + 1, more);
-  } else if (!figures->on_processors && model->is_single) {
-    advise(diagnosis, IMPROVE_HALF, 1, "half precision: the model exported with weights of float16");
-  } else if (!figures->on_processors && !model->is_batch) {
-    advise(diagnosis, IMPROVE_BATCH, 1, "a batch: frames that hold several pictures, and the model exported for as many");
-  } else {
-    advise(diagnosis, IMPROVE_MODEL, 1, "a smaller model: it takes %.0f %% of the stages' time",
-           100 * smaller(1, figures->step[STEP_MODEL] / figures->step[STEP_KERNEL]));
-  }
 }
 
 /* How many times as many frames this work allows, were it not for the rest. */
@@ -413,7 +373,7 @@ static void find_advice(const struct diagnosis_figures *figures, struct diagnosi
     }
     break;
   case BOUND_MODEL:
-    if (lacks_instances(figures) || !advise_configuration(figures, diagnosis)) {
+    if (advice_model_is_busy(figures) || !advise_configuration(figures, diagnosis)) {
       advise_model(figures, diagnosis);
     }
     break;
@@ -441,8 +401,7 @@ void diagnose(const struct diagnosis_figures *figures, struct diagnosis *diagnos
   *diagnosis = (struct diagnosis){.work = diagnosis_work(figures)};
   diagnosis->bound_by = find_bound(figures, &diagnosis->work);
   heed_pace(figures, diagnosis->bound_by, &diagnosis->work);
-  if (diagnosis->bound_by == BOUND_KERNEL && figures->model.instances > 0 &&
-      figures->step[STEP_MODEL] > MOST_OF_IT * figures->step[STEP_KERNEL]) {
+  if (diagnosis->bound_by == BOUND_KERNEL && figures->model.instances > 0 && advice_model_share(figures) > MOST_OF_IT) {
     diagnosis->bound_by = BOUND_MODEL;
   }
   check_alone(&diagnosis->work);

@@ -76,6 +76,10 @@ struct diagnosis_costs diagnosis_costs_of(const struct gpu_costs *ns);
 struct diagnosis_model {
   unsigned instances; /* that may run at once; 0: there is no model */
   unsigned users;     /* slots of all pipelines that may run it; more than instances share these */
+  unsigned most;      /* frames of one batch; 0 or 1: each goes by itself */
+  double runs;        /* in these seconds, of all pipelines; 0: as many as frames */
+  double batched;     /* frames of a run, on average */
+  bool takes_rows;    /* its file takes any number of frames at once */
   bool is_single;     /* most of its weights are of float32 */
   bool is_batch;      /* a frame holds several inputs already */
 };
@@ -86,7 +90,7 @@ struct diagnosis_figures {
   double frames;            /* that were handed to the device */
   double dropped;           /* oldest, newest or late: frames that came too fast */
   double missed, offered;   /* whole results that slow readers missed, of those there were for them */
-  double step[STEP_COUNT];  /* mean us a frame; of those frames that were timed, which need not be all */
+  double step[STEP_COUNT];  /* mean us a frame; of those frames that were timed, which need not be all. STEP_MODEL: of a run */
   double notice;            /* us until the lane takes notice of a frame, as a rule (the mean has the wait for those before) */
   unsigned slots, sessions; /* slots of each session; sessions: 0 counts as 1 */
   unsigned depth;           /* of these slots, how many may be past READY; 0 counts as all */
@@ -109,7 +113,7 @@ struct diagnosis_figures {
   struct diagnosis_model model;
 };
 
-enum { DIAGNOSIS_ADVICE = 256 };
+enum { DIAGNOSIS_ADVICE = 256, DIAGNOSIS_MOST_SLOTS = 16 };
 
 struct diagnosis {
   double ratio, speedup, ideal_speedup; /* see overlap.h; 0 if nothing was on the device */

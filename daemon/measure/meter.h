@@ -21,6 +21,7 @@ struct reading {
   uint64_t missed; /* whole results, by slow readers */
   struct histogram_view steps[STEP_COUNT];
   double served[OVERLAP_ENGINES]; /* us that the engines of its device have worked, for all pipelines there */
+  uint64_t runs, run_frames;      /* of its model, and the frames in these, for all pipelines */
   int64_t busy;                   /* ns with frames on the device, of all sessions together */
   int64_t worked;                 /* ns of its lanes in turns that moved a frame, all sessions together */
   int64_t lane_time[METER_LANES]; /* ns of processor that each of its lanes has used; 0: not one of its lanes */

@@ -243,10 +243,13 @@ static bool open_device(struct engine *engine, const struct config *config, unsi
   return true;
 }
 
+static unsigned count_devices(const struct config *config) {
+  return gpu_count(formats_backend(config->gpu.backend), config->gpu.count);
+}
+
 /* A device that was there before, or is there, is broken; another one may just be a mistake in the configuration. */
 static bool may_leave_out(const struct engine *engine, const struct config *config, unsigned index) {
-  return engine_can_spare(engine, config, index, NULL) &&
-         (engine->known[index].is_known || index < gpu_count(formats_backend(config->gpu.backend), config->gpu.count));
+  return engine_can_spare(engine, config, index, NULL) && (engine->known[index].is_known || index < count_devices(config));
 }
 
 static void leave_broken_out(struct engine *engine, unsigned index, const char *text) {
@@ -265,14 +268,15 @@ static bool open_or_leave_out(struct engine *engine, const struct config *config
   return true;
 }
 
-/* The slots of the sessions on the device that has most of them. */
+/* The slots of the sessions on the device that has most of them: how many all devices are is not known yet, and one at least.
+ */
 static unsigned most_slots(const struct engine *engine, const struct config *config) {
   unsigned most = 0;
   for (unsigned number = 0; number < ENGINE_MOST_DEVICES; number++) {
     unsigned slots = 0;
     for (unsigned i = 0; i < config->pipeline_count; i++) {
       const struct config_pipeline *pipeline = &config->pipelines[i];
-      uint64_t named = named_by(engine, pipeline);
+      uint64_t named = pipeline->devices == CONFIG_ALL_DEVICES ? bit(number) : named_by(engine, pipeline);
       unsigned share = (unsigned)__builtin_popcountll(named);
       slots += named & bit(number) ? pipeline->slots * (pipeline->source.clients + share - 1) / share : 0;
     }
@@ -316,11 +320,13 @@ bool engine_open_devices(struct engine *engine, const struct config *config, str
     take_known(engine, codec);
   }
   gpu_expect(most_slots(engine, config));
-  engine->there = names_all(config) ? gpu_count(formats_backend(config->gpu.backend), config->gpu.count) : 0;
+  engine->there = names_all(config) ? count_devices(config) : 0;
   if (broken->number < ENGINE_MOST_DEVICES && engine_can_spare(engine, config, broken->number, NULL)) {
     leave_broken_out(engine, broken->number, broken->text);
   }
-  return open_all(engine, config, failure);
+  bool opened = open_all(engine, config, failure);
+  engine->there = opened ? count_devices(config) : 0; /* a reload may want all; the driver was asked for no more until now */
+  return opened;
 }
 
 void engine_close_devices(struct engine *engine) {
@@ -392,19 +398,20 @@ static struct engine_place place_on(struct opened *opened) {
 bool engine_place_sessions(struct engine *engine, const struct config_pipeline *config, struct engine_place *places,
                            unsigned count, size_t bytes, size_t needed, struct failure *failure) {
   struct placement_device devices[ENGINE_MOST_DEVICES];
+  const uint64_t out = left_out(engine); /* also one that is still open, but not for the next process */
   uint64_t named = named_by(engine, config), open = 0;
   for (unsigned i = 0; i < engine->device_count; i++) {
-    open |= bit(engine->devices[i].index) & named;
+    open |= bit(engine->devices[i].index) & named & ~out;
   }
-  uint64_t missing = named & ~open & ~left_out(engine);
+  uint64_t missing = named & ~open & ~out;
   if (missing != 0 || open == 0) {
     return refuse_devices(engine, config, missing != 0 ? missing : named, failure);
   }
-  look_at(engine, named, devices);
+  look_at(engine, open, devices);
   for (unsigned i = 0; i < count; i++) {
     unsigned at = placement_device(devices, engine->device_count, needed);
     if (at == engine->device_count) {
-      return refuse_memory(engine, config, named, needed * count, failure);
+      return refuse_memory(engine, config, open, needed * count, failure);
     }
     devices[at].load += bytes;
     devices[at].room -= needed;

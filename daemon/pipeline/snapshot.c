@@ -212,11 +212,38 @@ void pipeline_read_served(const struct pipeline *pipeline, struct reading *readi
   }
 }
 
+/* The last stage that runs a model, or NULL. */
+static const struct stage_plan *model_stage(const struct pipeline *pipeline) {
+  const struct stage_plan *found = NULL, *plan;
+  for (unsigned i = 0; (plan = gpu_chain_stage(pipeline->chain, i)); i++) {
+    found = plan->stage->runs_model ? plan : found;
+  }
+  return found;
+}
+
+static void read_model(const struct pipeline *pipeline, struct reading *reading) {
+  const struct stage_plan *plan = model_stage(pipeline);
+  uint64_t served[MODEL_MOST_INSTANCES], batches[MODEL_MOST_BATCH];
+  if (!plan) {
+    return;
+  }
+  model_served(plan->object, served);
+  for (unsigned i = 0; i < MODEL_MOST_INSTANCES; i++) {
+    reading->run_frames += served[i];
+  }
+  bool has_batches = model_batches(plan->object, batches) > 0;
+  for (unsigned i = 0; i < MODEL_MOST_BATCH; i++) {
+    reading->runs += batches[i];
+  }
+  reading->runs = has_batches ? reading->runs : reading->run_frames;
+}
+
 void pipeline_read(const struct pipeline *pipeline, struct reading *reading) {
   memset(reading, 0, sizeof *reading);
   reading->at = clock_now();
   read_sessions(pipeline, reading);
   pipeline_read_served(pipeline, reading);
+  read_model(pipeline, reading);
   reading->missed = pipeline->outputs ? outputs_missed(pipeline->outputs) : 0;
   pipeline_read_lanes(pipeline, reading);
   for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
@@ -292,16 +319,12 @@ static double engine_share(const struct reading *now, const struct reading *befo
   return us > 0 && before->at != 0 ? (now->served[engine] - before->served[engine]) / us : 0;
 }
 
-/* The last stage that runs a model, or NULL. */
-static const struct stage_plan *model_stage(const struct pipeline *pipeline) {
-  const struct stage_plan *found = NULL, *plan;
-  for (unsigned i = 0; (plan = gpu_chain_stage(pipeline->chain, i)); i++) {
-    found = plan->stage->runs_model ? plan : found;
-  }
-  return found;
-}
+/* One that a reload has put in the place of another counts from 0. */
+static double counted(uint64_t now, uint64_t before) { return (double)(now >= before ? now - before : now); }
 
-static struct diagnosis_model model_of(const struct pipeline *pipeline) {
+static struct diagnosis_model model_of(const struct pipeline *pipeline, const struct reading *now,
+                                       const struct reading *before) {
+  const double runs = counted(now->runs, before->runs);
   const struct stage_plan *plan = model_stage(pipeline);
   struct model_summary summary;
   if (!plan) {
@@ -310,6 +333,10 @@ static struct diagnosis_model model_of(const struct pipeline *pipeline) {
   model_summary(plan->object, &summary);
   return (struct diagnosis_model){.instances = summary.instances,
                                   .users = summary.users,
+                                  .most = summary.batch.most,
+                                  .runs = runs,
+                                  .batched = runs > 0 ? counted(now->run_frames, before->run_frames) / runs : 1,
+                                  .takes_rows = summary.takes_rows,
                                   .is_single = summary.is_single,
                                   .is_batch = model_input(plan->object)->shape[0] > 1};
 }
@@ -367,7 +394,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .replies = config->sink.endpoint == CONFIG_REPLY,
       .copies_by_kernel = session_stages(session)->copy == GPU_COPY_KERNEL,
       .costs = diagnosis_costs_of(&session_stages(session)->costs),
-      .model = model_of(pipeline),
+      .model = model_of(pipeline, now, before),
   };
   for (enum step step = 0; step < STEP_COUNT; step++) {
     figures.step[step] = snapshot->latency[step].mean;

@@ -1,36 +1,56 @@
 /*
  * The configurations that are in use: the one in force, and replaced ones, whose text and numbers the pipelines that a reload
- * left untouched still read. A replaced configuration is freed when the last of its pipelines is.
+ * left untouched still read. A replaced configuration is freed when the last of its pipelines is, and what was opened for its
+ * models is closed when the last pipeline that runs them does so no more: by a worker, since there may be threads to wait for.
  */
 #include <stdlib.h>
 
+#include "daemon/base/loop.h"
 #include "daemon/server/private.h"
 
 static bool is_of(const struct config_pipeline *used, const struct config *config) {
   return used >= config->pipelines && used < config->pipelines + config->pipeline_count;
 }
 
-/* Its models are in use, too. */
-static bool has_stages(const struct server *server, const struct config *config) {
-  bool used = false;
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
-    used = used || is_of(pipeline_stages_config(server->pipelines[i]), config);
-  }
-  for (const struct hanging *hanging = server->hanging; hanging; hanging = hanging->next) {
-    used = used || is_of(pipeline_stages_config(hanging->pipeline), config);
-  }
-  return used;
+static bool uses(const struct pipeline *pipeline, const struct config *config) {
+  return is_of(pipeline_config(pipeline), config) || is_of(pipeline_stages_config(pipeline), config);
 }
 
 static bool in_use(const struct server *server, const struct config *config) {
   bool used = false;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    used = used || is_of(pipeline_config(server->pipelines[i]), config);
+    used = used || uses(server->pipelines[i], config);
   }
   for (const struct hanging *hanging = server->hanging; hanging; hanging = hanging->next) {
-    used = used || is_of(pipeline_config(hanging->pipeline), config);
+    used = used || uses(hanging->pipeline, config);
   }
   return used;
+}
+
+static bool is_run(const struct server *server, const struct config_model *model) {
+  bool runs = false;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    runs = runs || config_runs(pipeline_stages_config(server->pipelines[i]), model);
+  }
+  for (const struct hanging *hanging = server->hanging; hanging; hanging = hanging->next) {
+    runs = runs || config_runs(pipeline_stages_config(hanging->pipeline), model);
+  }
+  return runs;
+}
+
+static void close_opened(void *context) { config_close(context); }
+static void on_closed(void *context) { (void)context; }
+
+static void close_models(struct server *server, const struct config *config) {
+  struct config_opened *opened = NULL;
+  for (unsigned i = 0; i < config->model_count; i++) {
+    if (!is_run(server, config->models[i])) {
+      opened = config_take_opened(config->models[i], opened);
+    }
+  }
+  if (opened && !loop_job(&server->loop, close_opened, on_closed, opened)) {
+    config_close(opened);
+  }
 }
 
 struct generation *generation_new(struct config *config) {
@@ -49,6 +69,13 @@ struct generation *generation_free(struct generation *generation) {
   return NULL;
 }
 
+void server_discard(struct server *server, struct generation *generation) {
+  if (generation && generation->config) {
+    close_models(server, generation->config);
+  }
+  generation_free(generation);
+}
+
 void server_adopt(struct server *server, struct generation *generation) {
   generation->next = server->generation;
   server->generation = generation;
@@ -58,12 +85,10 @@ void server_adopt(struct server *server, struct generation *generation) {
 
 void server_sweep(struct server *server) {
   struct generation **link = &server->generation->next;
-  while (*link) {
+  while (*link && !server->reload) { /* whose end sweeps, once the programs of stages that were are freed */
     struct generation *generation = *link;
-    if (has_stages(server, generation->config)) {
-      link = &generation->next;
-    } else if (in_use(server, generation->config)) {
-      config_close_models(generation->config);
+    close_models(server, generation->config);
+    if (in_use(server, generation->config)) {
       link = &generation->next;
     } else {
       *link = generation->next;

@@ -96,6 +96,9 @@ static void take_up_again(struct server *server, const struct fault *fault) {
   snprintf(sentence, sizeof sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "", fault->pipeline ? ": " : "",
            fault_describe(fault, text));
   server->history.suspect = fault->device != NO_DEVICE ? fault->device + 1 : 0;
+  if (server->reload) {
+    reload_on_fault(server->reload);
+  }
   server_hand_over(server, HISTORY_FAULT, sentence, fault->device, NULL, &failure);
   end_by_fault(server, fault, "the daemon ends, since nothing could be taken up again (%s)", failure.text);
 }

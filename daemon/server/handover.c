@@ -11,6 +11,7 @@
 
 #include "config/stream.h"
 #include "daemon/base/log.h"
+#include "daemon/base/models.h"
 #include "daemon/base/systemd.h"
 #include "daemon/server/private.h"
 #include "daemon/state/codec.h"
@@ -32,16 +33,15 @@ enum { ROUNDS = 64, MOST_FILES = 128 /* of models */ };
 
 void server_pass_config(char **text, struct codec *codec) { codec_pass_text(codec, text); }
 
-/* Files of models as they were opened: what stands in their place by now may be of no use, and is for a reload to take. A
- * process that the manager starts opens what is there. */
-static void put_models(struct codec *codec) {
+/* Files of models as they were opened: what stands in their place by now may be of no use, and is for a reload to take, as
+ * is what one has opened that is under way. A process that the manager starts opens what is there. */
+static void put_models(const struct config *config, struct codec *codec) {
   struct model_file files[MOST_FILES];
-  unsigned count = codec->live || codec->by_manager ? 0 : model_files(files, MOST_FILES);
+  unsigned count = codec->live || codec->by_manager ? 0 : models_files(config, files, MOST_FILES);
   CODEC_PASS(codec, count);
   for (unsigned i = 0; i < count; i++) {
     codec_pass_text(codec, &files[i].path);
     codec_pass_descriptor(codec, &files[i].descriptor); /* stays open */
-    free(files[i].path);
   }
 }
 
@@ -63,7 +63,7 @@ static void pass_server(struct server *server, struct codec *codec) {
   /* At a restart the stop is done by leaving, and a stop that was killed is not to go on. */
   bool stops = server->stop_wanted && server->history.cause != HISTORY_RESTART && !codec->live;
   bool upgrades = server->upgrade && (server->history.cause == HISTORY_FAULT || server->history.cause == HISTORY_DEVICE);
-  bool reloads = server->reload && (server->history.cause != HISTORY_RESTART || codec->live);
+  bool reloads = server->reload && !server->reload_given_up && (server->history.cause != HISTORY_RESTART || codec->live);
   pid_t asked = server->asking;
   codec_pass_time(codec, &server->started);
   CODEC_PASS(codec, server->reloads);
@@ -84,6 +84,7 @@ static void pass_server(struct server *server, struct codec *codec) {
     server->stops_again = stops;
     server->upgrades_again = upgrades;
     server->reload_at_once |= reloads;
+    server->reload_repeats = reloads && server->history.cause == HISTORY_FAULT && !codec->live;
     server->asked = asked;
   }
   if (!codec->by_manager) {
@@ -117,7 +118,7 @@ static void suspect(struct server *server, bool fault, unsigned device) {
 static void handover_put(struct server *server, struct codec *codec) {
   char *text = server->config->text;
   server_pass_config(&text, codec);
-  put_models(codec);
+  put_models(server->config, codec);
   pass_server(server, codec);
   engine_put(server->engine, codec);
   for (unsigned i = 0; i < server->pipeline_count; i++) {

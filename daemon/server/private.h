@@ -127,6 +127,8 @@ struct server {
   struct loop_timer *look;  /* looks for files that do not answer, once the time of a stop is over */
   struct hanging *hanging;
   struct reload *reload;       /* the one under way, or NULL */
+  bool reload_repeats;         /* the process before this one began it, and failed meanwhile: it is done again, */
+  bool reload_given_up;        /* and not by the next one */
   struct postponed *postponed; /* until the reload has exchanged pipelines */
   enum server_phase phase;
   const struct server_step *step; /* the field of server.c's table that is being acted upon */
@@ -221,6 +223,8 @@ void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum p
 bool reload_is_at_sockets(const struct reload *reload);
 /* Pipelines stop for those that come. */
 bool reload_is_exchanging(const struct reload *reload);
+/* The process ends by a fault. The next one begins the reload again, but not for ever: it may be what the device fails of. */
+void reload_on_fault(struct reload *reload);
 /* Gives a reload up, if it has not replaced anything yet; SERVER_RELOADED follows in any case. */
 void reload_cancel(struct reload *reload);
 
@@ -303,7 +307,9 @@ struct generation *generation_new(struct config *config); /* takes it; NULL, wit
 struct generation *generation_free(struct generation *generation); /* the older ones stay; NULL is fine; returns NULL */
 /* Puts a configuration in force. */
 void server_adopt(struct server *server, struct generation *generation);
-/* Frees the replaced configurations that no pipeline reads any more. */
+/* Frees one that was never in force; NULL is fine. */
+void server_discard(struct server *server, struct generation *generation);
+/* Frees the replaced configurations that no pipeline reads any more, and closes models that none runs. */
 void server_sweep(struct server *server);
 /* What pipelines are made with, once the devices are open. */
 struct pipeline_setup server_pipeline_setup(struct server *server);

@@ -51,10 +51,11 @@ static bool is_dead(const struct reload *reload) { return reload->server->phase 
 static void reload_end(struct reload *reload, int http_status, json_t *body) {
   struct server *server = reload->server;
   server->reload = NULL;
+  server->reload_repeats = false;
   server_note(server); /* the last note says that a reload is under way */
   swap_free(reload->swap);
   server_sweep(server);
-  generation_free(reload->generation);
+  server_discard(server, reload->generation);
   config_errors_free(reload->errors);
   loop_timer_close(reload->limit);
   reload->answer(reload->context, http_status, body);
@@ -269,6 +270,17 @@ void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum p
     }
   } else if ((event == PIPELINE_GONE || event == PIPELINE_RESTAGED) && reload->step == RELOAD_REPLACING) {
     replace_if_gone(reload);
+  }
+}
+
+void reload_on_fault(struct reload *reload) {
+  struct server *server = reload->server;
+  if (server->reload_repeats && reload->generation) {
+    server->reload_given_up = true;
+    server->reload_failures++;
+    snprintf(server->reload_refusal, sizeof server->reload_refusal,
+             "the GPU failed twice while it was under way; mend what the stages do, and reload");
+    log_event(LOG_RELOAD_REFUSED, NULL, "nothing was changed: %s", server->reload_refusal);
   }
 }
 

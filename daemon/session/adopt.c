@@ -243,8 +243,8 @@ static bool adopt_client(struct session *session, const struct sink *sink, bool 
 
 static bool adopt_parts(struct session *session, const struct session *left) {
   struct flow *flow = &session->flow;
-  if (!IMAGE_IS_FLAG(left->flow.restart_owed) || left->flow.stages > 1 ||
-      !adopt_choices(session, &left->stages[left->flow.stages]) || !account_adopt(&session->account, &left->account) ||
+  if (!IMAGE_IS_FLAG(left->flow.restart_owed) || left->flow.stages >= FLOW_STAGES ||
+      !adopt_choices(session, &left->stages[left->flow.stages % 2]) || !account_adopt(&session->account, &left->account) ||
       !slot_ring_adopt(&flow->ring, &left->flow.ring)) {
     return false;
   }

@@ -30,7 +30,7 @@ static void event_deliver(struct message *message) {
     }
   }
   if (notice == &session->changed) {
-    session->in_force = !session->in_force;
+    session->in_force = (session->in_force + 1) % FLOW_STAGES;
   }
   session->setup.listener(session->setup.context, &event);
 }
@@ -70,7 +70,7 @@ void session_tell_fault(struct session *session) {
   *fault =
       (struct fault){.device = session->setup.device_number, .pipeline = config->name, .error = session->flow.device_error};
   describe_running(session, fault);
-  for (unsigned i = 0; (stage = gpu_chain_stage(session->stages[session->flow.stages].chain, i)); i++) {
+  for (unsigned i = 0; (stage = gpu_chain_stage(session->stages[session->flow.stages % 2].chain, i)); i++) {
     fault_add_stage(fault, stage->stage->name);
   }
   session->faulted.event.fault = fault;

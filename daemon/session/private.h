@@ -32,8 +32,8 @@ struct session {
   struct runner runner; /* first */
   struct session_setup setup;
   struct flow flow;
-  struct session_stages stages[2]; /* in force and not; frames are at the one of flow.stages, */
-  unsigned in_force;               /* and the control loop at this one */
+  struct session_stages stages[2]; /* of even and odd numbers: frames are at flow.stages, */
+  unsigned in_force;               /* and the control loop at this number */
   struct account account;
   struct receive receive;
   struct source source;

@@ -150,7 +150,7 @@ static bool turn_once(struct session *session, int64_t now) {
   if (queues[SLOT_EMITTING].count > 0 && wants_slot(session, now)) {
     moved |= sink_reclaim(session->sink, now);
   }
-  if (flow->withheld && (queues[SLOT_RUNNING].count == 0 || flow->device_dead)) {
+  if (flow->withheld && queues[SLOT_RUNNING].count == 0) {
     session_take_stages(session);
     moved = true;
   }
@@ -171,6 +171,9 @@ static bool turn_once(struct session *session, int64_t now) {
   if (flow->device_dead && !session->fault_told) {
     session->receive.held = true;
     session_tell_fault(session);
+  }
+  if (flow->withheld && flow->device_dead) { /* told of, with the stages that its frames were at */
+    session_take_stages(session);
   }
   if (flow->device_dead && session->stopping) {
     completion_fail(flow, now);
@@ -221,7 +224,7 @@ static bool may_wait(struct session *session) {
  * want the processor. */
 static int64_t expected_on_device(const struct session *session) {
   int64_t frames = slot_count(&session->flow.ring, SLOT_RUNNING);
-  int64_t expected = session->on_gpu ? frames * session->stages[session->flow.stages].costs.alone : 0;
+  int64_t expected = session->on_gpu ? frames * session->stages[session->flow.stages % 2].costs.alone : 0;
   return expected < SPIN_FOR_FRAMES ? expected : SPIN_FOR_FRAMES;
 }
 

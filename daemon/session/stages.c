@@ -83,7 +83,7 @@ static unsigned find_spared(const struct session *session) {
 }
 
 bool session_make_program(struct session *session, struct failure *failure) {
-  struct session_stages *stages = &session->stages[session->in_force];
+  struct session_stages *stages = &session->stages[session->in_force % 2];
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
   find_buffers(session, buffers);
   session->on_gpu = strcmp(gpu_backend_name(session->setup.device), "cuda") == 0;
@@ -93,17 +93,17 @@ bool session_make_program(struct session *session, struct failure *failure) {
   return made;
 }
 
-void session_keep_choices(struct session *session) { keep_choices(&session->stages[session->in_force]); }
+void session_keep_choices(struct session *session) { keep_choices(&session->stages[session->in_force % 2]); }
 
 void session_free_program(struct session *session) {
-  struct session_stages *stages = &session->stages[session->in_force];
+  struct session_stages *stages = &session->stages[session->in_force % 2];
   session->flow.program = stages->program = gpu_program_free(stages->program);
 }
 
-const struct session_stages *session_stages(const struct session *session) { return &session->stages[session->in_force]; }
+const struct session_stages *session_stages(const struct session *session) { return &session->stages[session->in_force % 2]; }
 
 const struct session_stages *session_other_stages(const struct session *session) {
-  return &session->stages[!session->in_force];
+  return &session->stages[(session->in_force + 1) % 2];
 }
 
 /* -- other stages -------------------------------------------------------------------------------------------------- */
@@ -111,7 +111,7 @@ const struct session_stages *session_other_stages(const struct session *session)
 bool session_take_labels(struct session *session, const struct gpu_chain *chain) {
   unsigned count;
   const char *const *labels = gpu_chain_labels(chain, &count);
-  return sink_take_labels(session->sink, !session->in_force, labels, count);
+  return sink_take_labels(session->sink, (session->in_force + 1) % FLOW_STAGES, labels, count);
 }
 
 /* Learns what a warm-up decides, and has the device load what frames need, in memory that no frame is in. */
@@ -140,7 +140,7 @@ static bool learn(struct session *session, struct session_stages *stages, struct
 
 bool session_prepare_stages(struct session *session, const struct session_stages *stages, struct failure *failure) {
   const unsigned all = (1U << session->flow.ring.count) - 1;
-  struct session_stages *next = &session->stages[!session->in_force];
+  struct session_stages *next = &session->stages[(session->in_force + 1) % 2];
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
   *next = *stages;
   next->program = NULL;
@@ -154,13 +154,13 @@ bool session_prepare_stages(struct session *session, const struct session_stages
 void session_take_stages(struct session *session) {
   struct flow *flow = &session->flow;
   flow->withheld = false;
-  flow->stages = !flow->stages;
-  flow->program = session->stages[flow->stages].program;
+  flow->stages = (flow->stages + 1) % FLOW_STAGES;
+  flow->program = session->stages[flow->stages % 2].program;
   flow->restart_owed = true; /* the other stages' state is empty */
   session_tell_changed(session);
 }
 
 void session_drop_stages(struct session *session) {
-  struct session_stages *others = &session->stages[!session->in_force];
+  struct session_stages *others = &session->stages[(session->in_force + 1) % 2];
   others->program = gpu_program_free(others->program);
 }

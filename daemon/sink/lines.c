@@ -60,7 +60,9 @@ bool sink_make_lines(struct sink *sink, const struct sink_setup *setup, struct f
   sink->lines = made ? calloc(config->slots, sink->result_bytes) : NULL;
   if (made) {
     add_shape(sink, made);
-    sink->shapes[0] = sink->shapes[1] = made;
+    for (unsigned i = 0; i < FLOW_STAGES; i++) {
+      sink->shapes[i] = made;
+    }
   }
   return sink->lines || failure_set(failure, EXIT_STATUS_INTERNAL, "use fewer slots",
                                     "no memory for %u lines of %zu bytes in the sink of pipeline '%s'", config->slots,
@@ -107,7 +109,7 @@ void sink_free_lines(struct sink *sink) {
 void result_make_line(struct result *result) {
   struct sink *sink = result->sink;
   const struct frame *frame = &result->slot->frame;
-  const struct line_shape *shape = atomic_load_explicit(&sink->shapes[frame->stages % 2], memory_order_acquire);
+  const struct line_shape *shape = atomic_load_explicit(&sink->shapes[frame->stages % FLOW_STAGES], memory_order_acquire);
   const struct json_frame which = {
       .sequence = frame->tag, .epoch = frame->epoch, .number = frame->sequence, .timestamp = frame->began};
   result->line_bytes =

@@ -142,10 +142,10 @@ struct sink {
   size_t result_bytes; /* of a line of JSON: at most */
   struct frame_format format;
   enum config_protocol protocol;
-  bool speaks_native;                   /* some reader may */
-  struct line_shape *_Atomic shapes[2]; /* JSON: of frames that went through either stages (struct flow) */
-  struct line_shape *made;              /* all that there were: a result may wait for long */
-  char *lines;                          /* JSON: room for one of each slot; else NULL */
+  bool speaks_native;                             /* some reader may */
+  struct line_shape *_Atomic shapes[FLOW_STAGES]; /* JSON: of frames that went through the stages with that number */
+  struct line_shape *made;                        /* all that there were: a result may wait for long */
+  char *lines;                                    /* JSON: room for one of each slot; else NULL */
   /* The queue: results first to tail - 1, counted since the start; a change is one store to one of them. */
   struct result results[GPU_MAX_SLOTS];
   uint64_t first, tail;

@@ -64,8 +64,8 @@ struct json_shape sink_line_shape(const struct config_pipeline *config, const st
 void sink_be_file(struct sink *sink, bool is_file);
 struct sink *sink_free(struct sink *sink); /* after SINK_STOPPED, or if nothing was posted to it; returns NULL */
 
-/* Whether the sink has room for lines of JSON with these labels, which it copies: results of frames that go through `stages` (0
- * or 1, see struct flow) have them from now on. Control loop, while no such frame is on the device. */
+/* Whether the sink has room for lines of JSON with these labels, which it copies: results of frames that go through stages with
+ * that number (see struct flow) have them from now on. Control loop, while no such frame is on the device. */
 bool sink_take_labels(struct sink *sink, unsigned stages, const char *const *labels, unsigned label_count);
 
 /* -- from the control loop -------------------------------------------------------------------------------------- */

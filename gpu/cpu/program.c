@@ -368,6 +368,11 @@ bool cpu_arm(struct gpu_program *base, unsigned index, struct gpu_error *error) 
   return true;
 }
 
+/* Of the time of a batch, its part. */
+static int64_t others_of(const struct cpu_slot *slot) {
+  return slot->batch > 1 ? slot->model - slot->model / (int64_t)slot->batch : 0;
+}
+
 bool cpu_times(struct gpu_program *base, unsigned index, struct gpu_times *result) {
   struct cpu_program *program = (struct cpu_program *)base;
   const struct cpu_slot *slot = &program->slots[index];
@@ -381,6 +386,7 @@ bool cpu_times(struct gpu_program *base, unsigned index, struct gpu_times *resul
       .copied_out = slot->finished,
       .kernel = slot->kernel,
       .wait = slot->finished - slot->started - slot->kernel,
+      .others = others_of(slot),
       .told = atomic_load(&slot->state) == SLOT_TOLD ? slot->finished : 0,
       .modelled = slot->modelled,
       .model = slot->model,

@@ -58,13 +58,14 @@ int64_t batcher_due(const struct batcher *batcher) {
   return due;
 }
 
-/* The ring whose turn it is; some frame waits. */
-static struct batch_queue **choose_ring(struct batcher *batcher) {
+/* The ring whose turn it is, and the turns after it; some frame waits. */
+static struct batch_queue **choose_ring(struct batcher *batcher, struct priority_turns *turns) {
   unsigned waiting = 0;
   for (unsigned rank = 0; rank < PRIORITIES; rank++) {
     waiting |= batcher->last[rank] ? 1U << rank : 0;
   }
-  return &batcher->last[priority_next(&batcher->turns, waiting)];
+  *turns = batcher->turns;
+  return &batcher->last[priority_next(turns, waiting)];
 }
 
 /* Takes the first frame of the queue whose turn it is, and gives the turn on. */
@@ -89,10 +90,12 @@ unsigned batcher_take(struct batcher *batcher, int64_t now, struct batch_frame *
     return 0;
   }
   while (count < batcher->most && batcher->waiting > 0) {
-    struct batch_queue **last = choose_ring(batcher);
+    struct priority_turns turns;
+    struct batch_queue **last = choose_ring(batcher, &turns);
     if (!*last || (count > 0 && (*last)->next->first->alone)) {
-      break;
+      break; /* whose turn it is goes next, in a batch of its own */
     }
+    batcher->turns = turns;
     frames[count++] = take_first(batcher, last);
     if (frames[0]->alone) {
       break;

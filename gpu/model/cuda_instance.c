@@ -1,6 +1,7 @@
 /* Makes instances of models on a GPU and puts frames through them; see cuda_instance.h. */
 #include "gpu/model/cuda_instance.h"
 #include "gpu/cpu/pool.h"
+#include "gpu/model/operators.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -59,13 +60,25 @@ static void *find_output(const struct cuda_instance *instance, unsigned index) {
 
 /* -- session ------------------------------------------------------------------------------------------------------------ */
 
+static bool refuse_operators(const struct cuda_instance *instance, struct gpu_error *error) {
+  char operators[OPERATORS_TEXT];
+  operators_describe(instance->model->off_gpu, operators);
+  return gpu_error_set(
+      error, 0, "run the pipeline with gpu.backend cpu, or export the model without If, Loop, Scan and operators on shapes",
+      "%s has operators that ONNX Runtime does not compute on a GPU alone%s%s", instance->model->path, *operators ? ": " : "",
+      operators);
+}
+
 static bool explain(const struct cuda_instance *instance, struct gpu_error *error) {
   bool needs_cpu =
       strstr(error->text, "fallback to CPU EP") || strstr(error->text, "graph capture") || strstr(error->text, "control flow");
   if (needs_cpu) {
-    return gpu_error_set(
-        error, 0, "run the pipeline with gpu.backend cpu, or export the model without If, Loop, Scan and operators on shapes",
-        "%s has operators that run on the CPU only", instance->model->path);
+    return refuse_operators(instance, error);
+  }
+  if (strstr(error->text, "Failed to allocate memory") || strstr(error->text, "smaller than requested bytes")) {
+    return gpu_error_set(error, 0, "give it more `memory` or fewer `instances`, or free some of the GPU's", "%s: %s%s",
+                         instance->model->path, "no memory on the GPU for an instance",
+                         instance->model->memory > 0 ? ", which has a limit (memory)" : "");
   }
   return session_explain(instance->model, error);
 }
@@ -124,9 +137,9 @@ static bool bind_all(struct cuda_instance *instance, struct gpu_error *error) {
 
 static bool capture(struct cuda_instance *instance, struct gpu_error *error) {
   for (int i = 0; i < MOST_RUNS && !instance->capture.exec; i++) {
-    if (!CHECK(instance, error, run_bound, instance->session, NULL, instance->binding) ||
-        !CUDA_CALL(instance->device, error, cudaStreamSynchronize, instance->stream)) {
-      return false;
+    bool runs = CHECK(instance, error, run_bound, instance->session, NULL, instance->binding);
+    if (!runs || !CUDA_CALL(instance->device, error, cudaStreamSynchronize, instance->stream)) {
+      return !runs && instance->model->off_gpu ? refuse_operators(instance, error) : false;
     }
   }
   return instance->capture.exec ||

@@ -8,7 +8,6 @@
 #include "gpu/model/private.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -80,6 +79,8 @@ static bool fill(struct model *model, const struct model_settings *settings, con
   model->weight_bytes = file->weight_bytes;
   model->single_bytes = file->single_bytes;
   model->nodes = file->nodes;
+  model->off_gpu = file->off_gpu;
+  model->takes_rows = file->inputs[0].rank > 1 && file->inputs[0].shape[0] < 0;
   model->hash = bytes->hash;
   memcpy(model->parts.magic, PARTS_MAGIC, sizeof model->parts.magic);
   return signature_read_input(model, file, settings, error) && (model->runtime = onnxruntime_load(error)) &&
@@ -173,18 +174,12 @@ struct model *model_release(struct model *model) {
   return NULL;
 }
 
-unsigned model_files(struct model_file *files, unsigned most) {
+unsigned model_files(const struct model *model, struct model_file *files, unsigned most) {
   unsigned count = 0;
-  pthread_mutex_lock(&lock);
-  for (const struct model *model = models; model; model = model->next) {
-    for (unsigned i = 0; i <= ONNX_MOST_FILES && count < most; i++) {
-      const struct model_file *file = &model->files[i];
-      files[count] = (struct model_file){.path = file->path ? strdup(file->path) : NULL};
-      files[count].descriptor = files[count].path ? fcntl(file->descriptor, F_DUPFD_CLOEXEC, 3) : -1;
-      count += files[count].descriptor >= 0;
-    }
+  for (unsigned i = 0; i <= ONNX_MOST_FILES && count < most; i++) {
+    files[count] = model->files[i];
+    count += files[count].path != NULL;
   }
-  pthread_mutex_unlock(&lock);
   return count;
 }
 
@@ -197,6 +192,8 @@ void model_summary(const struct model *model, struct model_summary *summary) {
       .ir_version = model->ir_version,
       .opset = model->opset,
       .weight_bytes = model->weight_bytes,
+      .takes_rows = model->takes_rows,
+      .off_gpu = model->off_gpu,
       .is_single = model->single_bytes > model->weight_bytes / 2,
       .users = atomic_load(&model->users),
       .nodes = model->nodes,

@@ -71,8 +71,8 @@ struct model_file {
   int descriptor;
 };
 
-/* Copies those of all models that are open, for the caller to give back with model_file_free(). Returns how many. */
-unsigned model_files(struct model_file *files, unsigned most);
+/* Those of an open model, which stay its own. Returns how many. */
+unsigned model_files(const struct model *model, struct model_file *files, unsigned most);
 void model_file_free(struct model_file *file); /* idempotent */
 /* Whoever opens that path gets this file, until model_forget_files(). The descriptor is taken. While no other thread runs. */
 void model_remember_file(const char *path, int descriptor);
@@ -85,6 +85,8 @@ struct model_summary {
   int64_t ir_version, opset;
   uint64_t weight_bytes, nodes;
   bool is_single;              /* most weights are of float32 */
+  bool takes_rows;             /* the file leaves the first of its input's sides open: it may take several frames at once */
+  uint64_t off_gpu;            /* operators of it that a GPU does not compute alone: see operators.h */
   unsigned users;              /* slots of all pipelines that may run it */
   uint64_t hash;               /* of all bytes of the file and of those beside it */
   unsigned instances, threads; /* threads of one run on the CPU */

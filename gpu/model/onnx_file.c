@@ -7,6 +7,7 @@
  */
 #include "gpu/model/onnx_file.h"
 #include "gpu/model/onnxruntime.h"
+#include "gpu/model/operators.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@ enum { MOST_DEPTH = 8, WIRE_VALUE = 0, WIRE_8_BYTES = 1, WIRE_BYTES = 2, WIRE_4_
 
 /* Numbers of fields, by message. */
 enum { MODEL_IR = 1, MODEL_GRAPH = 7, MODEL_OPSET = 8, MODEL_FUNCTION = 25, OPSET_DOMAIN = 1, OPSET_VERSION = 2 };
-enum { GRAPH_NODE = 1, GRAPH_WEIGHT = 5, GRAPH_INPUT = 11, GRAPH_SPARSE = 15, FUNCTION_NODE = 7, NODE_ATTRIBUTE = 5 };
+enum { GRAPH_NODE = 1, GRAPH_WEIGHT = 5, GRAPH_INPUT = 11, GRAPH_SPARSE = 15, FUNCTION_NODE = 7 };
+enum { NODE_OPERATOR = 4, NODE_ATTRIBUTE = 5, NODE_DOMAIN = 7 };
 enum { ATTRIBUTE_TENSOR = 5, ATTRIBUTE_GRAPH = 6, ATTRIBUTE_TENSORS = 10, ATTRIBUTE_GRAPHS = 11 };
 enum { ATTRIBUTE_SPARSE = 22, ATTRIBUTE_SPARSES = 23, SPARSE_VALUES = 1, SPARSE_INDICES = 2 };
 enum { TENSOR_DATA_TYPE = 2, TENSOR_NAME = 8, TENSOR_EXTERNAL = 13, ENTRY_KEY = 1, ENTRY_VALUE = 2 };
@@ -234,15 +236,32 @@ static bool visit_attribute(struct walk *walk, const struct field *field, void *
     return for_each_in(walk, field, visit_sparse, NULL);
   case ATTRIBUTE_GRAPH:
   case ATTRIBUTE_GRAPHS:
-    walk->file->branches = true;
     return for_each_in(walk, field, visit_graph, NULL);
   default:
     return true;
   }
 }
 
+struct node {
+  struct onnx_text operator, domain;
+};
+
 static bool visit_node(struct walk *walk, const struct field *field, void *result) {
-  return field->number != NODE_ATTRIBUTE || for_each_in(walk, field, visit_attribute, result);
+  struct node *node = result;
+  node->operator= field->number == NODE_OPERATOR ? text_of(field) : node->operator;
+  node->domain = field->number == NODE_DOMAIN ? text_of(field) : node->domain;
+  return field->number != NODE_ATTRIBUTE || for_each_in(walk, field, visit_attribute, NULL);
+}
+
+static bool is_standard(struct onnx_text domain) { return is_text(domain, "") || is_text(domain, "ai.onnx"); }
+
+static bool read_node(struct walk *walk, const struct field *field) {
+  struct node node = {{"", 0}, {"", 0}};
+  bool good = for_each_in(walk, field, visit_node, &node);
+  if (is_standard(node.domain) || is_text(node.domain, OPERATORS_LEARNING)) {
+    walk->file->off_gpu |= operators_off_gpu(!is_standard(node.domain), node.operator.text, node.operator.length);
+  }
+  return good;
 }
 
 static bool visit_name(struct walk *walk, const struct field *field, void *result) {
@@ -270,6 +289,7 @@ static bool note_weight(struct walk *walk, const struct field *field) {
 }
 
 static bool visit_graph(struct walk *walk, const struct field *field, void *result) {
+  (void)result;
   if (field->number != GRAPH_NODE && field->number != GRAPH_WEIGHT && field->number != GRAPH_SPARSE) {
     return true;
   }
@@ -281,7 +301,7 @@ static bool visit_graph(struct walk *walk, const struct field *field, void *resu
   bool is_main = walk->depth == 1, good = true;
   if (field->number == GRAPH_NODE) {
     walk->file->nodes++;
-    good = for_each_in(walk, field, visit_node, result);
+    good = read_node(walk, field);
   } else if (field->number == GRAPH_WEIGHT) {
     good = is_main ? note_weight(walk, field) : read_tensor(walk, field, false);
   } else {
@@ -292,7 +312,8 @@ static bool visit_graph(struct walk *walk, const struct field *field, void *resu
 }
 
 static bool visit_function(struct walk *walk, const struct field *field, void *result) {
-  return field->number != FUNCTION_NODE || for_each_in(walk, field, visit_node, result);
+  (void)result;
+  return field->number != FUNCTION_NODE || read_node(walk, field);
 }
 
 /* -- inputs ------------------------------------------------------------------------------------------------------- */
@@ -407,7 +428,7 @@ static bool visit_model(struct walk *walk, const struct field *field, void *resu
     if (!for_each_in(walk, field, visit_opset, &opset)) {
       return false;
     }
-    file->opset = is_text(opset.domain, "") || is_text(opset.domain, "ai.onnx") ? opset.version : file->opset;
+    file->opset = is_standard(opset.domain) ? opset.version : file->opset;
     return true;
   case MODEL_FUNCTION:
     return for_each_in(walk, field, visit_function, NULL);

@@ -36,7 +36,7 @@ struct onnx_file {
   int64_t ir_version, opset; /* opset of the standard operators; 0: not said */
   uint64_t weight_bytes, nodes;
   uint64_t single_bytes; /* of the weights, those of float32 */
-  bool branches;         /* it holds graphs within graphs, as If, Loop and Scan do */
+  uint64_t off_gpu;      /* operators that a GPU does not compute alone: a bit for each, see operators.h */
   unsigned input_count;  /* without those that have a value in the file; `inputs` holds the first ones */
   struct onnx_input inputs[ONNX_MOST_INPUTS];
   unsigned file_count; /* files beside it that hold weights */

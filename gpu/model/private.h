@@ -28,6 +28,8 @@ struct model {
   _Atomic uint64_t batches[MODEL_MOST_BATCH]; /* with one frame, with two ... */
   int64_t ir_version, opset;
   uint64_t weight_bytes, single_bytes, nodes, hash;
+  uint64_t off_gpu; /* see operators.h */
+  bool takes_rows;  /* the file leaves the first side of its input open */
   struct model_tensor input;
   unsigned output_count;
   struct model_tensor outputs[MODEL_MOST_OUTPUTS];

@@ -27,28 +27,60 @@ static bool find_between(const char *text, const char *before, const char *after
   return length > 0;
 }
 
-/* Says what users meet in our words; other reasons stay the library's. */
-bool session_explain(const struct model *model, struct gpu_error *error) {
-  char name[64];
+static bool explain_operator(const struct model *model, const struct gpu_error *why, struct gpu_error *error) {
   const char *version = model->runtime->version;
-  const struct gpu_error why = *error;
-  if (find_between(why.text, "No Op registered for ", " ", name) ||
-      find_between(why.text, "is not a registered function/op: ", " ", name)) {
+  char name[64], opset[64];
+  if (find_between(why->text, "No Op registered for ", " ", name)) {
+    bool has_opset = find_between(why->text, "with domain_version of ", " ", opset);
+    return gpu_error_set(error, 0, "export it with standard operators, or for an opset that has it",
+                         "%s uses an operator `%s` that %s%s%sONNX Runtime %s does not have", model->path, name,
+                         has_opset ? "opset " : "", opset, has_opset ? " of " : "", version);
+  }
+  if (find_between(why->text, "No opset import for domain '", "'", name)) {
+    return gpu_error_set(error, 0, "export it once more", "%s uses operators of `%s`, and does not say of which opset",
+                         model->path, name);
+  }
+  if (strstr(why->text, "is not a registered function/op") && find_between(why->text, "Fatal error: ", "(", name)) {
     return gpu_error_set(error, 0, "export it with standard operators",
                          "%s uses an operator `%s` that ONNX Runtime %s does not have", model->path, name, version);
   }
-  if (find_between(why.text, "Could not find an implementation for ", "(", name)) {
+  if (find_between(why->text, "Could not find an implementation for ", "(", name)) {
     return gpu_error_set(error, 0, "export it with other types there",
                          "%s: ONNX Runtime %s cannot compute its operator `%s` with these types", model->path, version, name);
   }
-  if (strstr(why.text, "IR version") || strcasestr(why.text, "opset")) {
-    char remedy[GPU_TEXT];
-    snprintf(remedy, sizeof remedy, "export it for an earlier opset, or install a newer ONNX Runtime than %s", version);
-    return gpu_error_set(error, 0, remedy, "%s is too new, with opset %lld and IR version %lld", model->path,
-                         (long long)model->opset, (long long)model->ir_version);
+  return true;
+}
+
+static bool explain_version(const struct model *model, const struct gpu_error *why, struct gpu_error *error) {
+  const char *version = model->runtime->version;
+  char domain[64], is[64], most[64], remedy[GPU_TEXT];
+  snprintf(remedy, sizeof remedy, "export it for an earlier opset, or install a newer ONNX Runtime than %s", version);
+  if (find_between(why->text, "Opset ", " ", is) && strstr(why->text, "is under development")) {
+    bool says_most = find_between(why->text, "support for domain ", " ", domain) &&
+                     find_between(why->text, "is till opset ", " .", most); /* at the end, which may be cut off */
+    return gpu_error_set(error, 0, remedy, "%s is too new, with opset %s%s%s: ONNX Runtime %s %s%s", model->path, is,
+                         says_most ? " of " : "", says_most ? domain : "", version,
+                         says_most ? "has those up to " : "does not know it", says_most ? most : "");
   }
-  snprintf(error->remedy, sizeof error->remedy, "export it once more, or try it in Python's onnxruntime %s", version);
-  return false;
+  if (find_between(why->text, "max supported IR version: ", " .", most)) {
+    return gpu_error_set(error, 0, remedy, "%s is too new, with IR version %lld: ONNX Runtime %s has those up to %s",
+                         model->path, (long long)model->ir_version, version, most);
+  }
+  return true;
+}
+
+/* Says what users meet in our words; of other reasons the library's are all there is. */
+bool session_explain(const struct model *model, struct gpu_error *error) {
+  const struct gpu_error why = *error;
+  const size_t path = strlen(model->path);
+  if (!explain_operator(model, &why, error) || !explain_version(model, &why, error)) {
+    return false;
+  }
+  const bool begins = strncmp(why.text, model->path, path) == 0 && strncmp(why.text + path, ": ", 2) == 0;
+  char remedy[GPU_TEXT];
+  snprintf(remedy, sizeof remedy, "export it once more, or try it in Python's onnxruntime %s", model->runtime->version);
+  return gpu_error_set(error, why.code, remedy, "%s: ONNX Runtime %s does not open it: %.300s", model->path,
+                       model->runtime->version, why.text + (begins ? path + 2 : 0));
 }
 
 /* -- opening ------------------------------------------------------------------------------------------------------------ */
@@ -150,8 +182,8 @@ static bool read_output(struct model *model, size_t index, struct gpu_error *err
   }
   bool good = CHECK(model, error, as_tensor, type, &info);
   if (good && !info) {
-    good = gpu_error_set(error, 0, "export it with tensors as outputs", "%s: its output `%s` is not a tensor", model->path,
-                         tensor->name);
+    good = gpu_error_set(error, 0, "export it with tensors as outputs (of scikit-learn: zipmap: False)",
+                         "%s: its output `%s` is not a tensor", model->path, tensor->name);
   }
   good = good && read_tensor(model, info, tensor, error);
   model->runtime->release_type(type);
@@ -211,6 +243,15 @@ static bool try_outputs(struct model *model, unsigned rows, struct gpu_error *er
   return good;
 }
 
+static bool learn_sides(struct model *model, struct gpu_error *error) {
+  if (!try_outputs(model, 1, error)) {
+    snprintf(error->remedy, sizeof error->remedy,
+             "export it so that it computes any frame, or so that its outputs have known sides");
+    return false;
+  }
+  return true;
+}
+
 static bool refuse_batch(const struct model *model, const char *name, struct gpu_error *error) {
   return gpu_error_set(error, 0,
                        "export it so that all sides but the first stay as they are (dynamic_axes), or set batch.most to 1",
@@ -259,7 +300,7 @@ static bool read_outputs(struct model *model, struct gpu_error *error) {
       return false;
     }
   }
-  if (model->batch.most > 1 ? !try_batch(model, error) : is_open(model) && !try_outputs(model, 1, error)) {
+  if (model->batch.most > 1 ? !try_batch(model, error) : is_open(model) && !learn_sides(model, error)) {
     return false;
   }
   for (unsigned i = 0; i < model->output_count; i++) {

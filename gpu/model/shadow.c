@@ -199,6 +199,8 @@ struct shadow *shadow_free(struct shadow *shadow) {
   return NULL;
 }
 
+const struct model *shadow_other(const struct shadow *shadow) { return shadow->other; }
+
 /* -- frames -----------------------------------------------------------------------------------------------------------------
  */
 

@@ -14,7 +14,8 @@ struct shadow;
 
 /* Of two models with the same input and outputs, held for as long. NULL on error. Begins a thread. */
 struct shadow *shadow_new(struct model *model, struct model *other, struct gpu_error *error);
-struct shadow *shadow_free(struct shadow *shadow); /* NULL is fine; returns NULL */
+struct shadow *shadow_free(struct shadow *shadow);             /* NULL is fine; returns NULL */
+const struct model *shadow_other(const struct shadow *shadow); /* the second of them */
 
 /* -- frames: any thread, and none waits ------------------------------------------------------------------------------- */
 

@@ -121,38 +121,83 @@ static bool fits(const struct frame_format *frame, const struct frame_format *in
          (frame->pixels == PIXELS_NONE || stage_channels(frame) > 0);
 }
 
-/* Channels and sides of an image as the input has them, in planes or one pixel after the other; false if it is no image. */
-static bool find_image(const struct frame_format *input, bool *planes, uint64_t *channels, uint64_t *height, uint64_t *width) {
-  if (input->rank < 3) {
+/* An image as a tensor has it: in planes, or one pixel after the other. */
+struct model_image {
+  bool planes;
+  uint64_t channels, height, width;
+};
+
+/* False if it is none. */
+static bool find_image(const struct frame_format *tensor, struct model_image *image) {
+  if (tensor->rank < 3) {
     return false;
   }
-  const uint64_t *sides = input->shape + input->rank - 3;
-  *planes = sides[0] == 1 || sides[0] == 3;
-  *channels = *planes ? sides[0] : sides[2];
-  *height = *planes ? sides[1] : sides[0];
-  *width = *planes ? sides[2] : sides[1];
-  return *channels == 1 || *channels == 3;
+  const uint64_t *sides = tensor->shape + tensor->rank - 3;
+  image->planes = sides[0] == 1 || sides[0] == 3;
+  image->channels = image->planes ? sides[0] : sides[2];
+  image->height = image->planes ? sides[1] : sides[0];
+  image->width = image->planes ? sides[2] : sides[1];
+  return image->channels == 1 || image->channels == 3;
+}
+
+static void write_resize(const struct model_image *image, char text[64]) {
+  snprintf(text, 64, "`resize: {width: %llu, height: %llu}`", (unsigned long long)image->width,
+           (unsigned long long)image->height);
+}
+
+static bool is_real(const struct frame_format *format) {
+  return format->dtype == ELEMENT_FLOAT32 || format->dtype == ELEMENT_FLOAT16;
+}
+
+/* "`normalize: {dtype: float16, layout: hwc}`", as far as that is not what it gives anyway. */
+static void write_normalize(const struct frame_format *input, bool planes, char text[64]) {
+  const char *half = input->dtype == ELEMENT_FLOAT16 ? "dtype: float16" : "", *layout = planes ? "" : "layout: hwc";
+  snprintf(text, 64, "`normalize: {%s%s%s}`", half, *half && *layout ? ", " : "", layout);
 }
 
 /* "put `convert: {to: rgb24}`, `resize: {width: 224, height: 224}`, `normalize: {}` before it", as far as they are needed. */
-static void advise(const struct frame_format *frame, const struct frame_format *input, char advice[STAGE_TEXT]) {
-  uint64_t channels, height, width;
-  bool planes;
-  advice[0] = '\0';
-  if (frame->pixels == PIXELS_NONE || !find_image(input, &planes, &channels, &height, &width) ||
-      planes != (input->dtype == ELEMENT_FLOAT32)) {
+static void advise_image(const struct frame_format *frame, const struct model_image *image, const struct frame_format *input,
+                         char advice[STAGE_TEXT]) {
+  char convert[32] = "", resize[64] = "", normalize[64] = "";
+  if (!is_real(input) && (image->planes || input->dtype != ELEMENT_UINT8)) {
+    return; /* which no stage makes of an image */
+  }
+  if (stage_channels(frame) != image->channels || frame->dtype != ELEMENT_UINT8) {
+    snprintf(convert, sizeof convert, "`convert: {to: %s}`", image->channels == 1 ? "gray" : "rgb24");
+  }
+  if (frame->width != image->width || frame->height != image->height) {
+    write_resize(image, resize);
+  }
+  if (is_real(input)) {
+    write_normalize(input, image->planes, normalize);
+  }
+  snprintf(advice, STAGE_TEXT, "; put %s%s%s%s%s before it", convert, *convert && (*resize || *normalize) ? ", " : "", resize,
+           *resize && *normalize ? ", " : "", normalize);
+}
+
+/* Of samples that a stage before it has made of an image already, as a rule. */
+static void advise_tensor(const struct frame_format *frame, const struct model_image *image, const struct frame_format *input,
+                          char advice[STAGE_TEXT]) {
+  struct model_image given;
+  char stage[64];
+  if (!is_real(frame) || !is_real(input) || !find_image(frame, &given) || given.channels != image->channels) {
     return;
   }
-  char convert[32] = "", resize[64] = "";
-  if (stage_channels(frame) != channels || frame->dtype != ELEMENT_UINT8) {
-    snprintf(convert, sizeof convert, "`convert: {to: %s}`", channels == 1 ? "gray" : "rgb24");
+  if (given.width != image->width || given.height != image->height) {
+    write_resize(image, stage);
+    snprintf(advice, STAGE_TEXT, "; put %s before the `normalize` that gives them", stage);
+  } else {
+    write_normalize(input, image->planes, stage);
+    snprintf(advice, STAGE_TEXT, "; let %s give them", stage);
   }
-  if (frame->width != width || frame->height != height) {
-    snprintf(resize, sizeof resize, "`resize: {width: %llu, height: %llu}`", (unsigned long long)width,
-             (unsigned long long)height);
+}
+
+static void advise(const struct frame_format *frame, const struct frame_format *input, char advice[STAGE_TEXT]) {
+  struct model_image image;
+  advice[0] = '\0';
+  if (find_image(input, &image)) {
+    (frame->pixels == PIXELS_NONE ? advise_tensor : advise_image)(frame, &image, input, advice);
   }
-  snprintf(advice, STAGE_TEXT, "; put %s%s%s%s%s before it", convert, *convert && (*resize || planes) ? ", " : "", resize,
-           *resize && planes ? ", " : "", planes ? "`normalize: {}`" : "");
 }
 
 static bool check_fit(struct stage_plan *plan, const struct model *model, char problem[STAGE_TEXT]) {
@@ -161,7 +206,7 @@ static bool check_fit(struct stage_plan *plan, const struct model *model, char p
   }
   char wanted[FORMAT_TEXT], given[FORMAT_TEXT], advice[STAGE_TEXT];
   advise(&plan->input, &model->input.format, advice);
-  snprintf(problem, STAGE_TEXT, "the model takes %s as `%.40s`, not %s%.120s", format_describe(&model->input.format, wanted),
+  snprintf(problem, STAGE_TEXT, "the model takes %s as `%.40s`, not %s%.160s", format_describe(&model->input.format, wanted),
            model->input.name, format_describe(&plan->input, given), advice);
   return false;
 }

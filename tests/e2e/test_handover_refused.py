@@ -10,6 +10,8 @@ import pytest
 
 from harness import BACKEND, Background, Daemon, numbered, pipeline, require_whole, slow_stage, wait_until
 from harness.daemon import BINARY
+from test_handover_storm import more, open_files
+from test_models import WITH, model_file, needs_library, runs
 
 pytestmark = pytest.mark.memory
 
@@ -115,6 +117,17 @@ def test_the_rest_of_a_result_goes_over_at_the_second_attempt(place):
             assert frames["in"] == 6 and frames["in_flight"] >= 1, frames
             assert require_whole(slow.read(LARGE), LARGE) == [0]
             daemon.account(came=6, emitted=1, unread=5)
+
+
+@needs_library
+def test_files_of_models_stay_open_once(place):
+    installed = Installed(place)
+    with daemon_of(place, installed, runs(), models={"line": {"file": str(model_file(place))}}, env=WITH) as daemon:
+        fail_to_upgrade(daemon, installed)
+        files = open_files(daemon)
+        for _ in range(2):
+            fail_to_upgrade(daemon, installed)
+        wait_until(lambda: not more(files, open_files(daemon)), lambda: f"nothing leaks: {more(files, open_files(daemon))}")
 
 
 # -- signals that come while another image takes over -----------------------------------------------------------------

@@ -2,14 +2,17 @@
 
 import os
 import pathlib
+import signal
 import struct
 
 import numpy as np
 import pytest
 
-from harness import Daemon, pipeline, run_framed
+from harness import BACKEND, Daemon, pipeline, run_framed
 from harness.daemon import ROOT
 from harness.waiting import wait_until
+from test_own_stages import GRAY
+from test_reload_moments import Resting
 
 LIBRARY = os.environ.get("FRAMED_ONNXRUNTIME", ROOT / "build/onnxruntime")
 needs_library = pytest.mark.skipif(not pathlib.Path(LIBRARY).exists(), reason="ONNX Runtime is not there: tools/setup.sh check")
@@ -183,6 +186,32 @@ def test_what_stands_in_the_place_of_a_model_is_for_a_reload(place):
 
 
 @needs_library
+@pytest.mark.skipif(BACKEND != "cpu", reason="the devices are those of the CPU backend")
+def test_a_fault_during_a_reload_goes_on_with_the_models_in_force(place):
+    """The reload has opened the other file and still warms up; when it is begun again, there is no configuration to be read."""
+    resting = Resting(place)
+    keys = {"models": {"line": {"file": str(model_file(place))}}, "gpu": {"backend": "cpu", "count": 2, "faults": "60/min"}}
+
+    def entries(*stages):
+        strike = {"fault": {"kind": "illegal", "at": 2, "again": "no"}}
+        return {"cam0": runs(), "faulty": pipeline(TENSOR, stages=[strike]), "slow": pipeline(GRAY, stages=stages, device=1)}
+
+    with Daemon(place, entries(), env=WITH, **keys) as daemon:
+        computes(daemon, "cam0", 2)
+        model_file(place, factor=5.0)
+        daemon.write(entries(resting.stage), **keys)
+        daemon.signal(signal.SIGHUP)
+        resting.wait(daemon)
+        daemon.file.write_text("no configuration")
+        with daemon.reader("faulty") as reader, daemon.producer("faulty") as producer:
+            producer.send(bytes(4 * 4 * SIZE))
+            assert reader.read(4 * 4 * SIZE) == bytes(4 * 4 * SIZE)
+        wait_until(lambda: daemon.status()["handovers"]["fault"] == 1 and daemon.last["reloads"]["failed"] == 1,
+                   lambda: f"it is begun again\n{daemon.log}")
+        computes(daemon, "cam0", 2)
+
+
+@needs_library
 def test_an_upgrade_goes_on_with_its_models(place):
     models = {"line": {"file": str(model_file(place))}}
     with Daemon(place, {"cam0": runs()}, models=models, env=WITH) as daemon:
@@ -214,7 +243,10 @@ FOUR = "{dtype: float32, shape: [4]}"
 @needs_library
 @pytest.mark.parametrize("name, more, format, says", [
     ("unknown", "", FOUR, ["4:15: model 'one': ", "an operator `Froobnicate`", "standard operators"]),
+    ("stranger", "", FOUR, ["4:15: model 'one': ", "an operator `com.example:Twist`", "standard operators"]),
+    ("later", "", FOUR, ["4:15: model 'one': ", "an operator `Gelu` that opset 17 of ONNX Runtime ", "an opset that has it"]),
     ("too-new", "", FOUR, ["4:15: model 'one': ", "too new, with opset 99", "earlier opset"]),
+    ("too-new-file", "", FOUR, ["4:15: model 'one': ", "too new, with IR version 99: ONNX Runtime ", "those up to ", "earlier opset"]),
     ("two-inputs", "", FOUR, ["4:15: model 'one': ", "2 inputs: x, z"]),
     ("open", "", FOUR, ["4:15: model 'one': ", "[batch?, 3, height?, ?]", "shape: {x: ["]),
     ("several", ", output: thirds", FOUR, ["4:15: model 'one' has no output 'thirds'", "its outputs are all, sum, halves"]),
@@ -222,6 +254,10 @@ FOUR = "{dtype: float32, shape: [4]}"
     ("line", ", shadow: {file: gone.onnx}", FOUR, ["4:41: model 'one': ", "gone.onnx: No such file"]),
     ("line", "", "{pixels: gray, width: 10, height: 8}",
      ["8:14: pipeline 'cam0': ", "takes float32[1,3,4,5]", "resize: {width: 5, height: 4}", "normalize: {}"]),
+    ("half", "", "{pixels: rgb24, width: 10, height: 8}",
+     ["takes float16[1,3,4,5]", "put `resize: {width: 5, height: 4}`, `normalize: {dtype: float16}` before it"]),
+    ("half", "", "{dtype: float32, shape: [3, 4, 5]}", ["takes float16[1,3,4,5]", "let `normalize: {dtype: float16}` give them"]),
+    ("line", "", "{dtype: float32, shape: [3, 8, 8]}", ["put `resize: {width: 5, height: 4}` before the `normalize` that gives them"]),
     ("gone", "", FOUR, ["4:15: model 'one': ", "gone.onnx: No such file or directory"]),
 ])
 def test_what_does_not_fit_is_refused_with_place_and_remedy(place, name, more, format, says):
@@ -241,6 +277,17 @@ def test_check_shows_what_a_model_takes_and_gives(place):
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.splitlines() if line.startswith("one "))
     assert line.split() == ["one", "float32[2,3]", "float32[1]", "and", "1", "more", "3", "4", "bytes", "12", "bytes"]
+
+
+@needs_library
+@pytest.mark.parametrize("name, backend, noted", [("off-gpu", "auto", True), ("off-gpu", "cpu", False), ("line", "auto", False)])
+def test_check_names_operators_that_a_gpu_does_not_compute(place, name, backend, noted):
+    model_file(place, name)
+    given = FOUR if name == "off-gpu" else "{dtype: float32, shape: [3, 4, 5]}"
+    done = check(place, CONFIG.format(file="model.onnx", more="", format=given).replace("backend: cpu", f"backend: {backend}"))
+    assert done.returncode == 0, done.stderr
+    said = "note: model 'one' has operators that ONNX Runtime does not compute on a GPU alone: `Mean`, `Tan`; a GPU refuses it"
+    assert (said in done.stdout) == noted and ("on a GPU alone" in done.stdout) == noted, done.stdout
 
 
 def test_without_the_library_the_command_is_told(place):

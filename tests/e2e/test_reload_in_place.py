@@ -1,14 +1,17 @@
 """Other stages in place of those that run: nobody is disconnected, no frame is lost, and all keep their order."""
 
 import json
+import pathlib
 import shutil
+import signal
 
 import numpy as np
 import pytest
 
-from harness import Background, Daemon, pipeline, wait_until
+from harness import BACKEND, Background, Daemon, pipeline, wait_until
 from harness.daemon import ROOT
 from harness.native import Shared
+from test_handover_storm import open_files
 from test_models import SIZE as MODEL_SIZE
 from test_models import TENSOR, WITH, model_file, needs_library, runs
 from test_own_stages import build, table
@@ -151,6 +154,43 @@ def test_after_a_change_an_upgrade_and_a_fault_go_on_with_it(place):
         wait_until(lambda: daemon.status()["handovers"]["fault"] >= 1, "the fault is told")
 
 
+@needs_library
+def test_what_was_open_for_models_that_nobody_runs_is_closed(place):
+    """Also where another pipeline of the same configuration goes on as it is."""
+    models = {"line": {"file": str(model_file(place)), "shadow": {"file": str(model_file(place, to="shadow.onnx"))}}}
+    entries = {"cam0": runs(), "other": adds(1)}
+
+    def shadows():
+        names = [(task / "comm").read_text() for task in pathlib.Path(f"/proc/{daemon.process.pid}/task").iterdir()]
+        return names.count("framed-shadow\n")
+    with Daemon(place, entries, models=models, env=WITH) as daemon:
+        model_file(place, "several")  # gives what no shadow can be compared with
+        assert daemon.post("/v1/reload")[0] == 400
+        for factor in (3.0, 4.0):
+            model_file(place, factor=factor)
+            change(daemon, entries, models=models)
+        wait_until(lambda: shadows() == 1, lambda: f"only the last one is left: {shadows()}")
+        assert [name for name in open_files(daemon) if "(deleted)" in name and ".onnx" in name] == []
+
+
+def test_a_hang_while_other_stages_wait_for_it(place):
+    """What is told of the frame is where it was, and not where it would have gone."""
+    hang = {"fault": {"kind": "hang", "at": 1, "again": "no"}}
+    keys = {"gpu": {"backend": BACKEND, "timeout": "1s", "faults": "60/min"}}
+    with Daemon(place, {"cam0": pipeline(FORMAT, stages=[hang])}, **keys) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(frame(0).tobytes() + frame(1).tobytes())
+            assert reader.frames(1, SIZE, np.float32)[0, 0] == 0
+            daemon.write({"cam0": adds(1)}, **keys)
+            daemon.signal(signal.SIGHUP)
+            assert reader.frames(1, SIZE, np.float32)[0, 0] in (1, 2)
+            assert "was on the device (stage fault)" in daemon.log, daemon.log
+            wait_until(lambda: daemon.status()["reloads"]["done"] == 1, lambda: f"it goes on with them\n{daemon.log}")
+            producer.send(frame(2).tobytes())
+            assert reader.frames(1, SIZE, np.float32)[0, 0] == 3
+        daemon.account(came=3, emitted=3)
+
+
 def test_a_reader_that_stalls_keeps_no_change_waiting(place):
     """Nor does a frame that has come in part: results of both versions wait side by side."""
     with Daemon(place, {"cam0": adds(1, slots=4)}) as daemon:
@@ -252,15 +292,16 @@ def test_labels(place):
         with daemon.producer() as producer:
             producer.send(scores)
             daemon.wait_view("a result waits", lambda view: view["frames"]["in"] == 1)
-            write("cat", "horse", "dog")
-            change(daemon, {"cam0": entry})
-            producer.send(scores)
+            for label in ("horse", "mouse"):
+                write("cat", label, "dog")
+                change(daemon, {"cam0": entry})
+                producer.send(scores)
             with daemon.reader() as reader:
                 lines = b""
-                while lines.count(b"\n") < 2:
+                while lines.count(b"\n") < 3:
                     lines += reader.read(1)
                 told = [json.loads(line)["classes"][0]["label"] for line in lines.splitlines()]
-                assert told == ["zebra", "horse"]
+                assert told == ["zebra", "horse", "mouse"]
                 write("cat", "hippopotamus", "dog")  # there is no room for such a line
                 daemon.write({"cam0": entry})
                 answer = daemon.command("/v1/reload")

@@ -8,9 +8,10 @@ import time
 
 import pytest
 
-from harness import BACKEND, Background, Daemon, Producer, Reader, numbered, pipeline, require_whole, wait_until, whole
+from harness import BACKEND, Background, Client, Daemon, Producer, Reader, numbered, pipeline, require_whole, wait_until, whole
 from harness.injection import REST, UNTIL_TOLD, Injected, Injection
 from harness.native import Shared
+from test_own_stages import GRAY, build, table
 
 pytestmark = pytest.mark.host
 
@@ -266,6 +267,45 @@ def test_sigterm_whose_limit_passes_before_a_reload_is_taken_back(place):
         assert reader.read(SIZE) == bytes([1]) * SIZE
         daemon.wait_view("the frame is done", lambda view: view["frames"]["in_flight"] == 0)
         daemon.ends_once()
+
+
+class Resting:
+    """A stage whose frames rest, those that warm it up too, until the test is over."""
+
+    def __init__(self, place):
+        self.begun, self.rests = place / "begun", place / "rests"
+        self.rests.touch()
+        run = f'close(open("{self.begun}", O_CREAT | O_WRONLY, 0600)); while (access("{self.rests}", F_OK) == 0) usleep(10000)'
+        self.stage = {"library": {"file": build(place, "#include <fcntl.h>\n#include <unistd.h>\n" + table(run=run))}}
+
+    def wait(self, daemon):
+        wait_until(self.begun.exists, lambda: f"the stage warms up\n{daemon.log}", 30)
+        self.begun.unlink()
+
+
+@pytest.mark.skipif(BACKEND != "cpu", reason="the devices are those of the CPU backend")
+def test_a_reload_during_which_the_device_fails_is_given_up(place):
+    """It is begun once more in the next process, and not in the one after that."""
+    resting = Resting(place)
+    keys = {"gpu": {"backend": "cpu", "count": 2, "faults": "60/min"}}
+
+    def entries(*stages):
+        faulty = [{"fault": {"kind": "illegal", "at": 1, "every": 2, "again": "no"}}]
+        return {"cam0": pipeline(FORMAT, stages=faulty, sink={"reply": True}), "slow": pipeline(GRAY, stages=stages, device=1)}
+
+    with Daemon(place, entries(), **keys) as daemon:
+        with Client(daemon.path("cam0", "source")) as client:
+            daemon.write(entries(resting.stage), **keys)
+            daemon.signal(signal.SIGHUP)
+            for faults in (1, 2):
+                resting.wait(daemon)
+                client.send(numbered(2, SIZE).tobytes())
+                assert client.read(2 * SIZE) == numbered(2, SIZE).tobytes()
+                wait_until(lambda: daemon.status()["handovers"]["fault"] == faults, lambda: f"it goes on\n{daemon.log}", 30)
+        reloads = daemon.last["reloads"]
+        assert (reloads["done"], reloads["failed"]) == (0, 1) and "failed twice" in reloads["refused"], reloads
+        daemon.account(came=4, emitted=4)
+        assert not resting.begun.exists()
 
 
 def calls(place, call, entries, **keys):

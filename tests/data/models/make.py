@@ -21,10 +21,11 @@ def constant(name, *values, shape=None, dtype=np.float32):
     return numpy_helper.from_array(array.reshape(shape) if shape else array, name)
 
 
-def save(name, nodes, inputs, outputs, weights=(), opset=17, ir=8, **how):
+def save(name, nodes, inputs, outputs, weights=(), opset=17, ir=8, domains=(), **how):
     graph = helper.make_graph([helper.make_node(*node[:3], **(node[3] if len(node) > 3 else {})) for node in nodes], name,
                               inputs, outputs, list(weights))
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)],
+                              ir_version=ir)
     onnx.save(model, HERE / f"{name}.onnx", **how)
 
 
@@ -46,6 +47,7 @@ save("pixels", [("Sub", ["most", "x"], ["y"])], [tensor("x", T.UINT8, [1, 4, 6, 
 # two outputs: the sum of all elements, and the halves of each
 save("several", [("ReduceSum", ["x"], ["sum"], {"keepdims": 0}), ("Mul", ["x", "half"], ["halves"])],
      [tensor("x", T.FLOAT, [2, 3])], [tensor("sum", T.FLOAT, []), tensor("halves", T.FLOAT, [2, 3])], [constant("half", 0.5)])
+(HERE / "beside.bin").unlink(missing_ok=True)  # which would be appended to
 save("beside", [("Add", ["x", "ramp"], ["y"])], [tensor("x", T.FLOAT, [1, 64])], [tensor("y", T.FLOAT, [1, 64])],
      [constant("ramp", *range(64), shape=(1, 64))], save_as_external_data=True, location="beside.bin", size_threshold=0)
 # y = table[x], which fails where x is no index
@@ -63,6 +65,12 @@ save("sum", [("ReduceSum", ["x"], ["y"])], [tensor("x", T.FLOAT, ["batch", 6])],
 # what is refused
 save("unknown", [("Froobnicate", ["x"], ["y"])], [tensor("x", T.FLOAT, [4])], [tensor("y", T.FLOAT, [4])])
 save("too-new", [("Relu", ["x"], ["y"])], [tensor("x", T.FLOAT, [4])], [tensor("y", T.FLOAT, [4])], opset=99)
+save("stranger", [("Twist", ["x"], ["y"], {"domain": "com.example"})], [tensor("x", T.FLOAT, [4])], [tensor("y", T.FLOAT, [4])],
+     domains=["com.example"])
+save("later", [("Gelu", ["x"], ["y"])], [tensor("x", T.FLOAT, [4])], [tensor("y", T.FLOAT, [4])])  # opset 20 has it
+save("too-new-file", [("Relu", ["x"], ["y"])], [tensor("x", T.FLOAT, [4])], [tensor("y", T.FLOAT, [4])], ir=99)
+save("off-gpu", [("Tan", ["x"], ["z"]), ("Mean", ["x", "z"], ["y"])], [tensor("x", T.FLOAT, [4])], [tensor("y", T.FLOAT, [4])])
+save("half", [("Identity", ["x"], ["y"])], [tensor("x", T.FLOAT16, [1, 3, 4, 5])], [tensor("y", T.FLOAT16, [1, 3, 4, 5])])
 save("two-inputs", [("Add", ["x", "z"], ["y"])], [tensor("x", T.FLOAT, [4]), tensor("z", T.FLOAT, [4])], [tensor("y", T.FLOAT, [4])])
 # takes milliseconds on a processor: y = erf(erf(... x))
 SLOW = ["x", *(f"y{i}" for i in range(59)), "y"]

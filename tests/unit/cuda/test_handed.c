@@ -48,6 +48,16 @@ START_TEST(a_frame_is_pending_until_it_is_given_back) {
 }
 END_TEST
 
+START_TEST(a_stage_knows_how_long_it_may_keep_it) {
+  const struct gpu_frame frame = {.sequence = 1, .deadline = 12345};
+  begin(1, false, false);
+  ck_assert(gpu_submit(program, 0, &frame, &problem));
+  ck_assert(kept[0]->deadline == frame.deadline);
+  give_back();
+  finish(0);
+}
+END_TEST
+
 START_TEST(a_lane_is_told_of_it) {
   begin(1, true, _i == 1);
   fill(0, 9);
@@ -99,6 +109,7 @@ Suite *handed_suite(void) {
   TCase *tests = tcase_create("handed over");
   tcase_add_checked_fixture(tests, set_up, tear_down);
   tcase_add_loop_test(tests, a_frame_is_pending_until_it_is_given_back, 0, 2); /* step by step, and replayed */
+  tcase_add_test(tests, a_stage_knows_how_long_it_may_keep_it);
   tcase_add_loop_test(tests, a_lane_is_told_of_it, 0, 2);
   tcase_add_loop_test(tests, it_is_armed_while_it_is_away, 0, 2);
   tcase_add_test(tests, a_device_that_dies_meanwhile_is_not_waited_for);

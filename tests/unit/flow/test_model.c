@@ -23,11 +23,13 @@ static struct flow flow;
 static struct account account;
 
 static bool begins_anew(uint64_t number);
+static int64_t deadline_of(uint64_t number);
 
 bool gpu_submit(struct gpu_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error) {
   (void)program, (void)error;
   CHECK(frame->sequence == flow.ring.slots[slot].frame.sequence);
   CHECK(frame->restart == begins_anew(frame->sequence));
+  CHECK(frame->deadline == deadline_of(frame->sequence));
   device_done[slot] = false;
   memcpy(flow.ring.slots[slot].output, flow.ring.slots[slot].input, FRAME_BYTES);
   return true;
@@ -61,10 +63,12 @@ const char *gpu_refusal(struct gpu_program *program, unsigned slot) {
   return is_refused(flow.ring.slots[slot].frame.sequence) ? "it cannot be computed" : NULL;
 }
 
+/* And some it has not begun when they are late. */
+static bool is_begun_late(uint64_t number) { return flow.deadline_ns > 0 && number % 7 == 3; }
+
 bool gpu_late(struct gpu_program *program, unsigned slot) {
   (void)program;
-  (void)slot;
-  return false;
+  return is_begun_late(flow.ring.slots[slot].frame.sequence);
 }
 
 /* -- the model: where each frame is ----------------------------------------------------------------------------------- */
@@ -110,6 +114,8 @@ static bool begins_anew(uint64_t number) {
   on_device = frames[number].producer;
   return anew;
 }
+
+static int64_t deadline_of(uint64_t number) { return flow.deadline_ns > 0 ? frames[number].first_byte + flow.deadline_ns : 0; }
 
 static unsigned model_free(void) {
   return flow.ring.count - counts[FILLING] - counts[READY] - counts[RUNNING] - counts[DONE] - counts[AT_SINK];
@@ -230,7 +236,9 @@ static void complete_one(void) {
 static void model_complete(void) {
   bool asks = true;
   for (unsigned frame = oldest(RUNNING); asks && frame != MAX_FRAMES && frames[frame].done_on_device; frame = oldest(RUNNING)) {
-    if (is_refused(frames[frame].number)) {
+    if (is_begun_late(frames[frame].number)) {
+      model_fate(frame, FATE_LATE);
+    } else if (is_refused(frames[frame].number)) {
       model_fate(frame, FATE_INVALID);
     } else {
       place(frame, DONE);

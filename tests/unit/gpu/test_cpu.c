@@ -282,6 +282,48 @@ START_TEST(times_follow_the_frame) {
 }
 END_TEST
 
+/* A stage that takes frames over. */
+static int64_t handed_deadline;
+
+static bool keep_format(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
+  (void)plan, (void)values, (void)problem;
+  return true;
+}
+
+static bool joins(const struct stage_plan *plan) {
+  (void)plan;
+  return true;
+}
+
+static void *join(struct gpu_device *device, const struct stage_plan *plan, struct gpu_error *error) {
+  (void)device, (void)plan, (void)error;
+  return &handed_deadline;
+}
+
+static void leave(void *joined) { ck_assert_ptr_eq(joined, &handed_deadline); }
+
+static void hand(struct stage_call *call) {
+  memcpy(call->output, call->input, RIG_WIDTH);
+  handed_deadline = call->deadline;
+  call->resume(call);
+}
+
+static const struct stage_descriptor handing = {
+    .name = "handing", .prepare = keep_format, .joins = joins, .join = join, .leave = leave, .hand = hand};
+
+START_TEST(a_stage_knows_how_long_it_may_keep_a_frame) {
+  const struct stage_descriptor *const stages[] = {&handing, NULL};
+  const struct gpu_frame frame = {.sequence = 1, .deadline = INT64_MAX - 1};
+  struct gpu_error error;
+  rig_open(&rig, 1);
+  rig_program(&rig, 1, stages);
+  ck_assert(gpu_submit(rig.program, 0, &frame, &error));
+  rig_finish(&rig, 0);
+  ck_assert(handed_deadline == frame.deadline);
+  rig_close(&rig);
+}
+END_TEST
+
 /* -- ends --------------------------------------------------------------------------------------------------------- */
 
 START_TEST(freeing_finishes_what_is_under_way) {
@@ -429,7 +471,7 @@ Suite *cpu_suite(void) {
                              parked_frames_take_no_worker, late_frames_are_left_out, many_programs_share_the_workers, NULL});
   add(suite, "completion",
       (const TTest *const[]){wakes_once_for_each_frame_that_asked, arming_a_running_frame_wakes, arming_never_loses_a_frame,
-                             times_follow_the_frame, NULL});
+                             times_follow_the_frame, a_stage_knows_how_long_it_may_keep_a_frame, NULL});
   add(suite, "ends",
       (const TTest *const[]){freeing_finishes_what_is_under_way, warming_up_leaves_no_trace, a_frame_is_weighed_alone,
                              an_abandoned_device_is_dead, NULL});

@@ -199,44 +199,6 @@ START_TEST(processors_that_are_short_are_named) {
 }
 END_TEST
 
-/* Two instances for three slots, a frame every 200 us. */
-static struct diagnosis_figures with_model(double model, double alone) {
-  struct diagnosis_figures figures = full(10, 200, 10, 3, 200);
-  figures.step[STEP_MODEL] = model;
-  figures.costs.service[OVERLAP_KERNEL] = alone;
-  figures.model = (struct diagnosis_model){.instances = 2, .users = 3, .is_single = true};
-  return figures;
-}
-
-START_TEST(a_model_is_named_with_what_would_help_it) {
-  struct diagnosis_figures figures = with_model(395, 300); /* side by side they do 1.5 times as much as one */
-  struct diagnosis diagnosis = diagnosis_of(&figures);
-  ck_assert_int_eq(diagnosis.bound_by, BOUND_MODEL);
-  expect_advice(&diagnosis, IMPROVE_INSTANCES, "instances: 3", 1.5);
-  figures = with_model(395, 210); /* they take turns: another one would, too */
-  diagnosis = diagnosis_of(&figures);
-  expect_advice(&diagnosis, IMPROVE_HALF, "float16", 1);
-  figures.model.is_single = false;
-  diagnosis = diagnosis_of(&figures);
-  expect_advice(&diagnosis, IMPROVE_BATCH, "several pictures", 1);
-  figures.model.is_batch = true;
-  diagnosis = diagnosis_of(&figures);
-  expect_advice(&diagnosis, IMPROVE_MODEL, "a smaller model", 1);
-}
-END_TEST
-
-START_TEST(a_model_on_processors_or_with_a_small_share_gets_no_instance) {
-  struct diagnosis_figures figures = with_model(395, 300);
-  figures.on_processors = true;
-  struct diagnosis diagnosis = diagnosis_of(&figures);
-  ck_assert_int_eq(diagnosis.bound_by, BOUND_MODEL);
-  expect_advice(&diagnosis, IMPROVE_MODEL, "a smaller model", 1);
-  figures = with_model(90, 190);
-  diagnosis = diagnosis_of(&figures);
-  ck_assert_int_eq(diagnosis.bound_by, BOUND_KERNEL);
-}
-END_TEST
-
 START_TEST(without_frames_the_moment_decides) {
   static const enum bound bounds[] = {[STANDING_NOT] = BOUND_NOTHING,
                                       [STANDING_SOURCE] = BOUND_SOURCE,
@@ -326,8 +288,6 @@ Suite *diagnosis_suite(void) {
   tcase_add_test(cases, readers_that_miss_results_are_told_of);
   tcase_add_test(cases, a_slow_reader_is_the_bound_if_it_can_hold_up);
   tcase_add_test(cases, a_full_lane_is_the_host);
-  tcase_add_test(cases, a_model_is_named_with_what_would_help_it);
-  tcase_add_test(cases, a_model_on_processors_or_with_a_small_share_gets_no_instance);
   tcase_add_test(cases, without_frames_the_moment_decides);
   tcase_add_test(cases, timing_some_frames_is_enough);
   tcase_add_test(cases, a_slot_wins_no_more_than_its_lane_can_carry);

@@ -154,6 +154,25 @@ START_TEST(who_goes_alone_goes_at_once_and_alone) {
 }
 END_TEST
 
+/* Its turn may come in the middle of a batch, also each time. */
+START_TEST(who_goes_alone_is_not_passed_over_for_ever) {
+  unsigned rounds = 0;
+  begin(3, 0);
+  queues[0].priority = GPU_PRIORITY_LOW;
+  queues[1].priority = GPU_PRIORITY_HIGH;
+  add(0, 0)->alone = true;
+  for (int i = 0; i < 3; i++) {
+    add(1, 0);
+  }
+  for (unsigned count = batcher_take(&batcher, 1, taken); taken[0] != &frames[0][0]; count = batcher_take(&batcher, 1, taken)) {
+    ck_assert_uint_lt(rounds++, 2 * PRIORITY_PATIENCE);
+    for (unsigned i = 0; i < count; i++) {
+      batcher_add(&batcher, &queues[1], taken[i]);
+    }
+  }
+}
+END_TEST
+
 START_TEST(one_at_a_time_only_queues) {
   begin(1, 10 * MS);
   add(0, 0);
@@ -188,6 +207,7 @@ Suite *batcher_suite(void) {
   tcase_add_test(tests, higher_priorities_go_first);
   tcase_add_test(tests, a_deadline_sends_a_batch_early);
   tcase_add_test(tests, who_goes_alone_goes_at_once_and_alone);
+  tcase_add_test(tests, who_goes_alone_is_not_passed_over_for_ever);
   tcase_add_test(tests, one_at_a_time_only_queues);
   tcase_add_test(tests, what_a_batch_takes_is_learned_slowly);
   suite_add_tcase(suite, tests);

@@ -40,6 +40,9 @@ static void start(void *instance, struct batch *batch) {
   (void)instance;
   largest = batch->count > largest ? batch->count : largest;
   ck_assert_uint_le(batch->count, model.batch.most);
+  for (unsigned i = 0; i < batch->count; i++) {
+    ck_assert(batch->places[i]->frame.deadline == batch->places[i]->call->deadline);
+  }
   batch_resume(batch);
 }
 
@@ -73,8 +76,12 @@ static void *hand_all(void *argument) {
     while (sem_wait(&program->free) != 0) {
     }
     unsigned slot = (unsigned)(i % SLOTS);
-    program->calls[slot] =
-        (struct stage_call){.session = program, .sequence = i, .slot = slot, .run = &program->runs[slot], .resume = resume};
+    program->calls[slot] = (struct stage_call){.session = program,
+                                               .sequence = i,
+                                               .slot = slot,
+                                               .deadline = INT64_MAX - (int64_t)i,
+                                               .run = &program->runs[slot],
+                                               .resume = resume};
     batches_hand(program->member, &program->calls[slot]);
   }
   for (int i = 0; i < SLOTS; i++) {

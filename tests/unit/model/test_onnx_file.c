@@ -1,5 +1,6 @@
 /* What is read of a file of ONNX, whole, cut off, or made to deceive. */
 #include "gpu/model/onnx_file.h"
+#include "gpu/model/operators.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -72,6 +73,22 @@ START_TEST(weights_may_lie_in_a_file_beside_it) {
 }
 END_TEST
 
+START_TEST(operators_that_a_gpu_does_not_compute_are_noted) {
+  char text[OPERATORS_TEXT];
+  read_model("line");
+  ck_assert_uint_eq(file.off_gpu, 0);
+  read_model("stranger"); /* nobody knows what that one is */
+  ck_assert_uint_eq(file.off_gpu, 0);
+  read_model("off-gpu");
+  ck_assert_str_eq(operators_describe(file.off_gpu, text), "`Mean`, `Tan`");
+  ck_assert_uint_eq(operators_off_gpu(false, "Tanh", 4), 0);
+  ck_assert_uint_eq(operators_off_gpu(false, "Loops", 5), 0);
+  ck_assert_str_eq(operators_describe(operators_off_gpu(true, "Scaler", 6) | operators_off_gpu(false, "Loops", 4), text),
+                   "`Loop`, those of `ai.onnx.ml`");
+  ck_assert_str_eq(operators_describe(UINT64_MAX, text) + OPERATORS_TEXT - 1, ""); /* it ends */
+}
+END_TEST
+
 /* The name of the file is replaced by another one of its length. */
 START_TEST(weights_may_lie_nowhere_else) {
   static const char *const names[] = {"../eside.b", "/eside.bin", "a/side.bin", "beside.\0in"};
@@ -140,6 +157,7 @@ Suite *onnx_file_suite(void) {
   tcase_add_test(tests, sides_may_be_open_with_and_without_a_name);
   tcase_add_test(tests, weights_are_no_inputs_where_old_files_list_them);
   tcase_add_test(tests, weights_may_lie_in_a_file_beside_it);
+  tcase_add_test(tests, operators_that_a_gpu_does_not_compute_are_noted);
   tcase_add_test(tests, weights_may_lie_nowhere_else);
   tcase_add_test(tests, a_file_that_is_cut_off_is_refused_or_read_within_its_end);
   tcase_add_test(tests, graphs_within_graphs_end_somewhere);

@@ -23,7 +23,7 @@ struct examination {
 static bool is_due(const struct overlap_view *overlap) {
   return strcmp(overlap->improve, "slots") == 0 || strcmp(overlap->improve, "spin") == 0 ||
          strcmp(overlap->improve, "graph") == 0 || strcmp(overlap->improve, "reader") == 0 ||
-         strcmp(overlap->improve, "processors") == 0;
+         strcmp(overlap->improve, "processors") == 0 || strcmp(overlap->improve, "instances") == 0;
 }
 
 typedef void visit_pipeline(struct examination *examination, const struct pipeline_view *view, void *context);

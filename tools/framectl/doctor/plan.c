@@ -96,6 +96,14 @@ static void cut(struct plan_request *request) {
 
 /* -- a running daemon --------------------------------------------------------------------------------------------------- */
 
+/* The step of a model is the time of a run, which a batch's frames have in common. */
+static void take_model(const struct pipeline_view *view, struct plan_request *request) {
+  const struct model_view *model = &view->model;
+  request->run_us = view->latency[STEP_MODEL].mean;
+  request->batched = model->batches > 0 ? (double)model->batched / (double)model->batches : 1;
+  request->model_us = fmin(request->run_us / request->batched, request->work.service[OVERLAP_KERNEL]);
+}
+
 static bool take_measured(const struct pipeline_view *view, struct plan_request *request, struct problem *problem) {
   static const enum step steps[OVERLAP_ENGINES] = {STEP_H2D, STEP_KERNEL, STEP_D2H};
   if (view->latency[STEP_KERNEL].count == 0 || view->overlap.slots == 0) {
@@ -108,6 +116,7 @@ static bool take_measured(const struct pipeline_view *view, struct plan_request 
     request->work.succession[engine] = view->overlap.succession_us[engine];
   }
   snprintf(request->bound_by, sizeof request->bound_by, "%s", view->overlap.bound_by);
+  take_model(view, request);
   request->work.alone = view->overlap.alone_us;
   request->work.turnaround = view->overlap.turnaround_us;
   request->work.host = view->overlap.host_us;
@@ -134,7 +143,8 @@ static bool measure(const struct invocation *invocation, struct plan_request *re
 /* -- both ------------------------------------------------------------------------------------------------------------------ */
 
 /* What a frame takes alone, and how frames follow each other, was measured of other times than are given. */
-static void forget(const struct invocation *invocation, struct overlap_work *work) {
+static void forget(const struct invocation *invocation, struct plan_request *request) {
+  struct overlap_work *work = &request->work;
   static const enum plan_option services[OVERLAP_ENGINES] = {PLAN_H2D, PLAN_KERNEL, PLAN_D2H};
   bool is_other = invocation->plan[PLAN_TURNAROUND] || invocation->plan[PLAN_HOST];
   for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
@@ -144,6 +154,7 @@ static void forget(const struct invocation *invocation, struct overlap_work *wor
     }
   }
   work->alone = is_other ? 0 : work->alone;
+  request->model_us = invocation->plan[PLAN_KERNEL] ? 0 : request->model_us;
 }
 
 /* What is on the command line goes before what was measured, also where the host then has less to do than it was measured to do
@@ -158,7 +169,7 @@ static bool read_request(const struct invocation *invocation, struct plan_reques
       !read_count(invocation, PLAN_SLOTS, OVERLAP_MAX_SLOTS, &slots, problem)) {
     return false;
   }
-  forget(invocation, &request->work);
+  forget(invocation, request);
   request->work.turnaround = fmax(request->work.turnaround, -request->work.host);
   request->kept_free = slots == request->work.slots ? request->kept_free : 0;
   request->work.slots = (unsigned)slots;

@@ -10,9 +10,11 @@
 enum { MOST_SLOTS = 8, MOST_JSON_FRAMES = 64 };
 
 /* What no number of slots beats, in the words of status and doctor. */
-static const char *bound_name(const struct overlap_work *work) {
+static const char *bound_name(const struct plan_request *request) {
+  const struct overlap_work *work = &request->work;
   bool by_host = work->host > 0 && work->host >= overlap_period(work);
-  return by_host ? "host" : overlap_engine_keys[overlap_longest(work)];
+  bool by_model = overlap_longest(work) == OVERLAP_KERNEL && request->model_us > work->service[OVERLAP_KERNEL] / 2;
+  return by_host ? "host" : by_model ? "model" : overlap_engine_keys[overlap_longest(work)];
 }
 
 /* -- for people ----------------------------------------------------------------------------------------------------------- */
@@ -31,6 +33,18 @@ static void print_bound_now(FILE *out, const struct plan_request *request) {
     fprintf(out, "(now it is bound by %s%s)\n\n", request->bound_by,
             outside ? "; what follows is of frames that are always there, whose results are always taken" : "");
   }
+}
+
+static void print_model(FILE *out, const struct plan_request *request) {
+  char part[TEXT_ROOM], run[TEXT_ROOM];
+  if (request->model_us <= 0) {
+    return;
+  }
+  fprintf(out, "(of the kernel's time its model takes %s", text_duration(part, request->model_us));
+  if (request->batched >= 1.05) { /* which is shown as 1.1 */
+    fprintf(out, ", as the frame's part of a batch: %.1f frames in %s", request->batched, text_duration(run, request->run_us));
+  }
+  fputs(")\n\n", out);
 }
 
 static void print_work(FILE *out, const struct plan_request *request) {
@@ -67,6 +81,7 @@ static void print_work(FILE *out, const struct plan_request *request) {
     fprintf(out, "(of the pipeline's %u slots %s keeps %u for newer frames, so %u work%s)\n\n",
             work->slots + request->kept_free, request->keeper, request->kept_free, work->slots, work->slots == 1 ? "s" : "");
   }
+  print_model(out, request);
   print_bound_now(out, request);
 }
 
@@ -98,8 +113,7 @@ static void print_verdict(FILE *out, const struct plan_request *request, const s
     fprintf(out, "%s against %s, %.2f times as fast; %.1f %% of the engines' work is hidden behind other work\n",
             text_duration(wall, plan->wall), text_duration(serial, plan->serial), plan->speedup, plan->ratio * 100);
   }
-  fprintf(out, "bound: %s, %.2f times, by %s, ", text_duration(bound, plan->bound), plan->bound_speedup,
-          bound_name(&request->work));
+  fprintf(out, "bound: %s, %.2f times, by %s, ", text_duration(bound, plan->bound), plan->bound_speedup, bound_name(request));
   print_slots_for_bound(out, plan);
   fputc('\n', out);
   if (request->work.slots > 1 && plan->slots_for_bound != 1 && request->work.slots < plan->slots_for_bound) {
@@ -196,7 +210,7 @@ bool plan_report_json(FILE *out, const struct plan_request *request) {
   json_t *document = json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:i, s:o, s:o}", "work", work_json(request),
                                "serial_us", plan.serial, "wall_us", plan.wall, "speedup", plan.speedup, "ratio", plan.ratio,
                                "ideal_speedup", plan.ideal_speedup, "bound_us", plan.bound, "bound_speedup", plan.bound_speedup,
-                               "bound_by", bound_name(&request->work), "slots_for_bound", (int)plan.slots_for_bound, "by_slots",
+                               "bound_by", bound_name(request), "slots_for_bound", (int)plan.slots_for_bound, "by_slots",
                                slots_json(request), "timeline", timeline_json(request));
   if (document && request->measured) {
     json_object_set_new(document, "pipeline", json_string(request->measured));

@@ -14,6 +14,8 @@ struct plan_request {
   unsigned kept_free;       /* more slots, which the pipeline keeps off the device for frames that may replace others */
   const char *keeper;       /* which of its keys asks for that */
   const char *measured;     /* the pipeline that the times are of; NULL: they were given */
+  double model_us;          /* of the kernel's time, what a model takes; 0: there is none */
+  double run_us, batched;   /* how long it takes for a batch, and the frames of one */
   char bound_by[16];        /* what the daemon says that bounds it now; "": it does not say */
 };
 
