@@ -215,7 +215,7 @@ def test_frames_in_flight_are_finished_before_the_change(place):
 
 def test_a_file_goes_on_after_the_change(place):
     def entries(stages):
-        return {"cam0": pipeline(GRAY, stages=stages, sink={"file": str(place / "results")})}
+        return {"cam0": pipeline(GRAY, slots=2 + len(stages), stages=stages, sink={"file": str(place / "results")})}
     frames = numbered(3, SIZE)
     with Daemon(place, entries([])) as daemon:
         for stages in ([], [INVERT]):
