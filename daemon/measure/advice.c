@@ -40,9 +40,10 @@ static double in_use(const struct diagnosis_figures *figures) {
   return runs * figures->step[STEP_MODEL] / (figures->seconds * 1e6);
 }
 
-bool advice_model_is_full(const struct diagnosis_figures *figures) {
-  const struct diagnosis_model *model = &figures->model;
-  return in_use(figures) >= IN_USE * model->instances && (!has_batches(figures) || frames_a_run(figures) >= FULL * model->most);
+static bool is_full(const struct diagnosis_figures *figures) { return frames_a_run(figures) >= FULL * figures->model.most; }
+
+bool advice_model_is_busy(const struct diagnosis_figures *figures) {
+  return in_use(figures) >= IN_USE * figures->model.instances || (figures->on_processors && figures->is_short);
 }
 
 /* Whether frames wait for an instance, and one more would not only take turns with the others on the device: each of those that
@@ -52,7 +53,7 @@ static bool lacks_instances(const struct diagnosis_figures *figures) {
   const struct diagnosis_model *model = &figures->model;
   double alone = figures->costs.service[OVERLAP_KERNEL], now = figures->step[STEP_MODEL];
   double at_once = alone > 0 && now > alone ? model->instances * alone / now : model->instances;
-  return !figures->on_processors && !has_batches(figures) && model->users > model->instances && advice_model_is_full(figures) &&
+  return !figures->on_processors && !has_batches(figures) && model->users > model->instances && advice_model_is_busy(figures) &&
          at_once >= (model->instances + 1) / 2.0;
 }
 
@@ -75,11 +76,18 @@ static void advise_larger_batch(const struct diagnosis_model *model, struct diag
          model->most, model->batched);
 }
 
+/* Whether batches could have more frames if there were more slots, whatever else these would win. */
+static bool lacks_slots(const struct diagnosis_figures *figures) {
+  const struct diagnosis_model *model = &figures->model;
+  return has_batches(figures) && !is_full(figures) && figures->slots < DIAGNOSIS_MOST_SLOTS &&
+         model->users < (model->instances + 1) * model->most;
+}
+
 /* Whether batches are full, and larger ones can be set without another export. */
 static bool could_batch_more(const struct diagnosis_figures *figures) {
   const struct diagnosis_model *model = &figures->model;
   return has_batches(figures) && model->takes_rows && model->most < MOST_BATCH && model->users > model->most &&
-         frames_a_run(figures) >= FULL * model->most;
+         is_full(figures);
 }
 
 /* What is known of a GPU: there a batch takes little more time than a frame. What it would win nobody can foretell. */
@@ -87,6 +95,10 @@ static bool advise_form(const struct diagnosis_figures *figures, struct diagnosi
   const struct diagnosis_model *model = &figures->model;
   if (could_batch(model)) {
     advise_batch(model, diagnosis);
+  } else if (lacks_slots(figures)) {
+    advise(diagnosis, IMPROVE_SLOTS, 1,
+           "another slot (slots: %u) for larger batches: of the %u frames that they may have, they have %.1f",
+           figures->slots + 1, model->most, model->batched);
   } else if (could_batch_more(figures)) {
     advise_larger_batch(model, diagnosis);
   } else if (model->is_single) {

@@ -10,9 +10,8 @@ __attribute__((format(printf, 4, 5))) void advise(struct diagnosis *diagnosis, e
 
 /* Of the time that the stages take for a frame, the share of its model: of a batch, the frame's part. */
 double advice_model_share(const struct diagnosis_figures *figures);
-/* Whether all instances compute all the time, batches as large as they may be: more frames on the device would only wait there.
- */
-bool advice_model_is_full(const struct diagnosis_figures *figures);
+/* Whether all instances compute all the time: more frames on the device would only wait for them. */
+bool advice_model_is_busy(const struct diagnosis_figures *figures);
 /* The model is what frames wait for. */
 void advise_model(const struct diagnosis_figures *figures, struct diagnosis *diagnosis);
 

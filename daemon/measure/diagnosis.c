@@ -254,7 +254,7 @@ static double gain_of(const struct overlap_work *now, unsigned slots, double tur
 static bool advise_configuration(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   const struct overlap_work *work = &diagnosis->work;
   unsigned sessions = sessions_of(figures);
-  bool has_room = figures->slots < 16 && work->slots + sessions <= OVERLAP_MAX_SLOTS;
+  bool has_room = figures->slots < DIAGNOSIS_MOST_SLOTS && work->slots + sessions <= OVERLAP_MAX_SLOTS;
   double slot = has_room ? gain_of(work, work->slots + sessions, work->turnaround) : 1;
   double saved = figures->spins ? 0 : larger(0, smaller(work->turnaround, figures->notice) - SPIN_WAKE_US);
   double spin = gain_of(work, work->slots, work->turnaround - saved);
@@ -373,7 +373,7 @@ static void find_advice(const struct diagnosis_figures *figures, struct diagnosi
     }
     break;
   case BOUND_MODEL:
-    if (advice_model_is_full(figures) || !advise_configuration(figures, diagnosis)) {
+    if (advice_model_is_busy(figures) || !advise_configuration(figures, diagnosis)) {
       advise_model(figures, diagnosis);
     }
     break;

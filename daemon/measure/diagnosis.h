@@ -113,7 +113,7 @@ struct diagnosis_figures {
   struct diagnosis_model model;
 };
 
-enum { DIAGNOSIS_ADVICE = 256 };
+enum { DIAGNOSIS_ADVICE = 256, DIAGNOSIS_MOST_SLOTS = 16 };
 
 struct diagnosis {
   double ratio, speedup, ideal_speedup; /* see overlap.h; 0 if nothing was on the device */

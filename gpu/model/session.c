@@ -182,8 +182,8 @@ static bool read_output(struct model *model, size_t index, struct gpu_error *err
   }
   bool good = CHECK(model, error, as_tensor, type, &info);
   if (good && !info) {
-    good = gpu_error_set(error, 0, "export it with tensors as outputs", "%s: its output `%s` is not a tensor", model->path,
-                         tensor->name);
+    good = gpu_error_set(error, 0, "export it with tensors as outputs (of scikit-learn: zipmap: False)",
+                         "%s: its output `%s` is not a tensor", model->path, tensor->name);
   }
   good = good && read_tensor(model, info, tensor, error);
   model->runtime->release_type(type);

@@ -108,7 +108,14 @@ START_TEST(batches_need_no_instances_and_grow_where_they_are_full) {
   figures = with_batches(8, 16); /* larger ones than they get are of no use */
   diagnosis = diagnosis_of(&figures);
   ck_assert_int_eq(diagnosis.bound_by, BOUND_MODEL);
+  expect_advice(&diagnosis, IMPROVE_SLOTS, "(slots: 9) for larger batches: of the 16 frames that they may have, they have 8.0",
+                1);
+  figures.model.users = 64; /* enough for both instances */
+  diagnosis = diagnosis_of(&figures);
   expect_advice(&diagnosis, IMPROVE_HALF, "float16", 1);
+  figures.on_processors = true; /* where larger ones win nothing */
+  diagnosis = diagnosis_of(&figures);
+  expect_advice(&diagnosis, IMPROVE_MODEL, "a smaller model", 1);
 }
 END_TEST
 
@@ -122,6 +129,10 @@ START_TEST(batches_want_slots_where_there_are_fewer_than_fit) {
   struct diagnosis diagnosis = diagnosis_of(&figures);
   ck_assert_int_eq(diagnosis.bound_by, BOUND_MODEL);
   expect_advice(&diagnosis, IMPROVE_SLOTS, "slots: 5", 1.25);
+  figures.on_processors = figures.is_short =
+      true; /* on processors that have others to serve it would be five of those that wait */
+  diagnosis = diagnosis_of(&figures);
+  expect_advice(&diagnosis, IMPROVE_MODEL, "a smaller model", 1);
 }
 END_TEST
 

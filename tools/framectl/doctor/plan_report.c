@@ -41,7 +41,7 @@ static void print_model(FILE *out, const struct plan_request *request) {
     return;
   }
   fprintf(out, "(of the kernel's time its model takes %s", text_duration(part, request->model_us));
-  if (request->batched > 1) {
+  if (request->batched >= 1.05) { /* which is shown as 1.1 */
     fprintf(out, ", as the frame's part of a batch: %.1f frames in %s", request->batched, text_duration(run, request->run_us));
   }
   fputs(")\n\n", out);
