@@ -122,7 +122,9 @@ $(out)/obj/tools/client/%.o: private flags += -fPIC -fvisibility=hidden -Itools/
 framectl_objects := $(call objects,$(wildcard tools/framectl/*.c tools/framectl/*/*.c) daemon/wire/segment.c) $(client_objects)
 # The daemon's names and arithmetic that its tools use too.
 shared_objects := $(call objects,daemon/measure/ledger.c daemon/measure/overlap.c config/units.c config/suggest.c)
-link_objects := $(call objects,$(link_sources)) $(config_objects) $(client_objects)
+# What framed-link asks the daemon, it asks as framectl does.
+link_objects := $(call objects,$(link_sources) $(addprefix tools/framectl/common/,problem.c progress.c text.c http.c reply.c daemon.c)) \
+                $(config_objects) $(client_objects)
 # Besides its own files, what framebench shares with framectl and the daemon.
 framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,$(addprefix common/,problem.c progress.c text.c http.c reply.c daemon.c) \
                       status/view.c) daemon/measure/histogram.c daemon/measure/diagnosis.c daemon/measure/advice.c daemon/wire/y4m.c) $(shared_objects) \

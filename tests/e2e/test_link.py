@@ -190,6 +190,14 @@ def test_results_that_are_too_large_are_refused_with_the_reason(place, limit, re
         with Link(daemon, server, **block()) as link:
             wait_until(lambda: "refused: results have" in link.log and remedy in link.log, lambda: link.log)
             assert not link.metrics().get("pipeline_up")
+            daemon.write({"cam0": entry()})
+            daemon.command("/v1/reload")
+            link.wait_up()
+
+
+def test_metrics_that_cannot_be_written_are_said_so(place, server):
+    with Daemon(place, {"cam0": entry()}) as daemon, Link(daemon, server, metrics=str(place / "no" / "prom"), **block()) as link:
+        wait_until(lambda: "cannot write metrics to " in link.log and "No such file" in link.log, lambda: link.log)
 
 
 # -- configuration ----------------------------------------------------------------------------------------------------

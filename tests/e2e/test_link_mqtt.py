@@ -51,12 +51,13 @@ def broker(place):
         yield broker
 
 
-def detector(place):
+def detector(place, *names, labels="cat\nBig dog\n"):
     """Boxes come as they are: corners, score, class."""
-    labels = place / "labels.txt"
-    labels.write_text("cat\nBig dog\n")
-    stages = [{"detect": {"layout": "end2end", "labels": str(labels), "most": BOXES}}]
-    return {"cam0": pipeline({"dtype": "float32", "shape": [1, BOXES, 6]}, stages=stages, sink={"protocol": "json"})}
+    file = place / "labels.txt"
+    file.write_text(labels)
+    stages = [{"detect": {"layout": "end2end", "labels": str(file), "most": BOXES}}]
+    return {name: pipeline({"dtype": "float32", "shape": [1, BOXES, 6]}, stages=stages, sink={"protocol": "json"})
+            for name in names or ["cam0"]}
 
 
 def boxes(*classes):
@@ -147,6 +148,64 @@ def test_one_that_begins_anew_is_there_again(place, broker, which):
         assert home.last[f"{BASE}/availability"] == "online"
 
 
+def test_lines_are_read_while_a_server_does_not_answer(place):
+    """As one whose machine is off: attempts last half a minute, and the pipeline's sink waits for its readers."""
+    with socket.socket() as dead, Daemon(place, detector(place)) as daemon:
+        dead.bind(("0.0.0.0", 0))
+        dead.listen()
+        nats = {"servers": [f"nats://127.0.0.{number}:{dead.getsockname()[1]}" for number in range(1, 16)]}
+        with Link(daemon, None, nats=nats, **home_assistant()) as link, daemon.producer() as producer:
+            producer.send(boxes(0) * 1000)
+            link.wait("it reads", lambda view: view["results_total"] == 1000 and not view["broker_up"], "mqtt")
+            link.kill()
+
+
+def entity(name, what):
+    return f"homeassistant/binary_sensor/framed_box/{name}_{what}/config"
+
+
+def test_pipelines_are_shown_as_the_daemon_has_them(place, broker):
+    """None is named: those with lines of JSON are taken, also when a reload adds one, and one that it removes is forgotten."""
+    other = {"raw": pipeline(GRAY), "cam.0": detector(place, "cam.0")["cam.0"]}
+    with Daemon(place, {**detector(place), **other}) as daemon, broker.home() as home:
+        with Link(daemon, broker, mqtt={"node": "box"}) as link:
+            with daemon.producer() as producer:
+                producer.send(boxes(0))
+                assert state(home, lambda state: state["count"] == 1)["occupied"] == "ON"
+            assert json.loads(home.last[entity("cam0", "occupied")])["state_topic"] == f"{BASE}/state"
+            daemon.write({**detector(place, "cam1"), **other})
+            daemon.command("/v1/reload")
+            home.wait(entity("cam0", "occupied"), lambda payload: payload == "")
+            assert home.last[f"{BASE}/availability"] == "offline"
+            with daemon.producer("cam1") as producer:
+                producer.send(boxes(1))
+                home.wait("framed/box/cam1/state")
+            assert entity("cam1", "occupied") in home.last
+            wait_until(lambda: link.metrics("cam1", "mqtt") and not link.metrics("cam0", "mqtt"), "one runs")
+            assert not link.metrics("raw", "mqtt") and link.log.count("mqtt cam.0: left out: its name") == 1
+            wait_until(lambda: daemon.view("cam1")["links"].get("mqtt", {}).get("connected"), "the daemon is told")
+
+
+def test_without_a_daemon_nothing_is_known_of_pipelines(place, broker):
+    with Daemon(place, {"raw": pipeline(GRAY)}) as daemon:
+        daemon.kill()
+        with Link(daemon, broker, mqtt={"node": "box"}) as link:
+            wait_until(lambda: "it is not known which pipelines there are: " in link.log, lambda: link.log)
+            daemon.start()
+            daemon.wait_ready()
+            wait_until(lambda: "no pipeline has a sink with a socket and protocol: json" in link.log, lambda: link.log)
+
+
+def test_labels_of_any_alphabet_are_apart(place, broker):
+    names = ["кот", "пёс"]
+    with Daemon(place, detector(place, labels="\n".join(names))) as daemon, broker.home() as home:
+        with Link(daemon, broker, **home_assistant()), daemon.producer() as producer:
+            producer.send(boxes(0, 1, 1))
+            assert sorted(state(home, lambda state: state["count"] == 3)["labels"].values()) == [1, 2]
+            described = [json.loads(payload)["name"] for topic, payload in home.last.items() if "count_" in topic]
+            assert sorted(described) == [f"detections of {name}" for name in names]
+
+
 GRAY = {"pixels": "gray", "width": 64, "height": 48}
 
 
@@ -199,8 +258,14 @@ def test_a_check_says_where_detections_would_go(place):
     assert done.stdout == "pipeline cam0 at /run/framed/cam0.out.sock -> framed/box/cam0, announced under homeassistant\n"
 
 
+def test_a_check_says_that_pipelines_are_asked_for(place):
+    done = check(place, "{prefix: home, node: box}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == ("every pipeline of the daemon at /run/framed/status.sock whose sink has a socket and protocol: json -> "
+                           "framed/box/PIPELINE, announced under home\n")
+
+
 @pytest.mark.parametrize("mqtt,text", [
-    ("{prefix: home}", "2:1: 'mqtt' needs 'pipelines'"),
     ("{pipelines: {cam0: {hodl: 5s}}}", "2:27: unknown key 'hodl' in mqtt 'cam0'"),
     ("{pipelines: {cam.0: {}}}", "2:20: 'cam.0' is not a name that 'name' can have"),
     ("{prefix: a/b, pipelines: {cam0: {}}}", "2:16: 'a/b' is not a name that 'prefix' can have"),

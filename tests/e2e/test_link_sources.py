@@ -174,6 +174,38 @@ def test_results_of_one_pipeline_are_frames_of_another(place, server):
             assert nats.ask("STREAM.INFO.FRAMES")["config"]["retention"] == "workqueue"
 
 
+def links(daemon):
+    return daemon.view()["links"]
+
+
+def test_a_stream_that_keeps_what_is_done_is_said(place, server):
+    with Daemon(place, {"cam0": entry()}) as daemon, server.client() as nats:
+        nats.make_stream("FRAMES", ["frames.cam0"])
+        with Link(daemon, server, sources=source()) as link:
+            wait_until(lambda: "stream FRAMES is no work queue" in link.log, lambda: link.log)
+            wait_until(lambda: "queue: true" in (links(daemon).get("source", {}).get("error") or ""), lambda: links(daemon))
+            assert links(daemon)["source"]["connected"]
+
+
+def test_a_sink_makes_a_queue_for_other_boxes(place, server):
+    chain = {"cam0": {"stream": "FRAMES", "subject": "frames.archive", "queue": True}}
+    with Daemon(place, {"cam0": entry()}) as daemon, server.client() as nats, Link(daemon, server, sinks=chain) as link:
+        link.wait_up()
+        assert nats.ask("STREAM.INFO.FRAMES")["config"]["retention"] == "workqueue" and "no work queue" not in link.log
+
+
+def test_a_right_that_is_refused_is_said_once(place):
+    box = {"user": "box", "password": "box", "permissions": {"publish": {"deny": ["$JS.API.STREAM.MSG.>"]}}}
+    with Server(place, authorization={"users": [box]}, no_auth_user="box") as server, Daemon(place, {"cam0": entry()}) as daemon:
+        with Link(daemon, server, sources=source()) as link:
+            expected = 'the server refuses a right: Permissions Violation for Publish to "$JS.API.STREAM.MSG.GET.FRAMES"'
+            wait_until(lambda: links(daemon).get("source", {}).get("error") == expected, lambda: f"{links(daemon)}; {link.log}")
+            server.kill()
+            server.start()
+            wait_until(lambda: link.log.count("connected to the broker") == 2, lambda: link.log, 20)
+        assert link.log.count(expected) == 1
+
+
 def test_a_frame_that_takes_longer_than_ack_wait_is_delivered_once(place, server):
     with Daemon(place, {"cam0": entry(slots=1, stages=[slow_stage(1500)])}) as daemon, server.client() as nats:
         queue(nats, 2)

@@ -63,10 +63,12 @@ static bool is_taken(const jsStreamConfig *config, const char *subject) {
   return false;
 }
 
-/* Whether a link of this file takes frames out of the stream: then it is a work queue, whichever of its links makes it. */
+/* Whether a link of this file, or as a sink's says of another box, takes frames out of the stream: then it is a work queue,
+ * whichever of its links makes it. */
 static bool is_queue(const struct settings *settings, const char *stream) {
   for (unsigned i = 0; i < settings->link_count; i++) {
-    if (settings->links[i].is_source && strcmp(settings->links[i].stream, stream) == 0) {
+    const struct link_settings *link = &settings->links[i];
+    if ((link->is_source || link->is_queue) && link->stream && strcmp(link->stream, stream) == 0) {
       return true;
     }
   }
@@ -103,6 +105,12 @@ static bool widen_stream(jsCtx *js, jsStreamConfig *config, const struct link_se
   return status == NATS_OK || say(why, "cannot add its subject to stream", link->stream, status, code);
 }
 
+/* Whether messages leave the stream though nobody works on them: those of the others go when they are done. */
+static bool keeps_all(const jsStreamConfig *config) {
+  return config->Retention == js_LimitsPolicy && config->MaxMsgs <= 0 && config->MaxBytes <= 0 && config->MaxAge <= 0 &&
+         config->MaxMsgsPerSubject <= 0;
+}
+
 static bool prepare_stream(struct broker *broker, jsCtx *js, const struct link_settings *link, bool *queue) {
   jsStreamInfo *info = NULL;
   jsErrCode code = 0;
@@ -115,6 +123,7 @@ static bool prepare_stream(struct broker *broker, jsCtx *js, const struct link_s
     fine = say(broker->why, "cannot ask for stream", link->stream, status, code);
   } else {
     *queue = info->Config->Retention == js_WorkQueuePolicy;
+    broker->keeps = is_queue(broker->settings, link->stream) && keeps_all(info->Config);
     fine = is_taken(info->Config, link->subject) || widen_stream(js, info->Config, link, broker->why);
   }
   jsStreamInfo_Destroy(info);
@@ -139,11 +148,16 @@ static bool make_consumer(struct broker *broker, jsCtx *js, const struct link_se
   return status == NATS_OK || say(broker->why, "cannot make consumer", link->consumer, status, code);
 }
 
+/* Whether no other consumer of the queue has frames of the subject. */
+static bool is_all_of(const jsConsumerConfig *config, const char *subject) {
+  return !config->FilterSubject || !config->FilterSubject[0] || takes(config->FilterSubject, subject);
+}
+
 static bool prepare_consumer(struct broker *broker, jsCtx *js, const struct link_settings *link, bool queue) {
   jsConsumerInfo *info = NULL;
   jsErrCode code = 0;
   natsStatus status = js_GetConsumerInfo(&info, js, link->stream, link->consumer, NULL, &code);
-  bool knows = status == NATS_OK && queue && info->Config->MaxDeliver <= 0;
+  bool knows = status == NATS_OK && queue && info->Config->MaxDeliver <= 0 && is_all_of(info->Config, link->subject);
   broker->delivered = knows ? info->Delivered.Stream : 0;
   broker->made = knows ? info->Created : 0;
   jsConsumerInfo_Destroy(info);
@@ -157,13 +171,18 @@ bool broker_prepare(struct broker *broker, natsOptions *options, const struct li
   natsConnection *connection = NULL;
   jsCtx *js = NULL;
   jsOptions ask;
+  const char *refusal = NULL;
   bool queue = false;
+  broker->keeps = false;
   jsOptions_Init(&ask);
   ask.Wait = ASK_MS;
   natsStatus status = natsConnection_Connect(&connection, options);
   status = status == NATS_OK ? natsConnection_JetStream(&js, connection, &ask) : status;
   bool fine = status == NATS_OK || say(broker->why, "cannot connect to", "a server", status, 0);
   fine = fine && prepare_stream(broker, js, link, &queue) && (!link->is_source || prepare_consumer(broker, js, link, queue));
+  if (!fine && connection && natsConnection_GetLastError(connection, &refusal) == NATS_NOT_PERMITTED && refusal) {
+    snprintf(broker->why, BROKER_TEXT, "the server refuses a right: %s", refusal); /* to the library it is mere silence */
+  }
   jsCtx_Destroy(js);
   natsConnection_Destroy(connection);
   return fine;

@@ -116,7 +116,6 @@ static natsStatus subscribe(struct broker *broker) {
 
 bool broker_connect(struct broker *broker, const struct link_settings *link) {
   natsOptions *options = NULL;
-  broker->owner = pthread_self();
   atomic_store(&broker->lost, false);
   atomic_store(&broker->writes, false);
   natsStatus status = natsOptions_Create(&options);
@@ -153,6 +152,26 @@ void broker_arm(const struct broker *broker, struct pollfd polls[BROKER_POLLS]) 
   polls[1] = (struct pollfd){.fd = there ? broker->socket : -1, .events = events};
 }
 
+/* Each kind of refusal comes with every message that is refused: once is enough. */
+static void look_for_refusal(struct broker *broker) {
+  const char *text = NULL;
+  if (natsConnection_GetLastError(broker->connection, &text) != NATS_NOT_PERMITTED || !text) {
+    return;
+  }
+  for (unsigned i = 0; i < broker->refused; i++) {
+    if (strncmp(broker->refusals[i], text, BROKER_TEXT - 1) == 0) {
+      return;
+    }
+  }
+  if (broker->refused < BROKER_REFUSALS) {
+    snprintf(broker->refusals[broker->refused++], BROKER_TEXT, "%s", text);
+  }
+}
+
+const char *broker_refusal(struct broker *broker) {
+  return broker->said < broker->refused ? broker->refusals[broker->said++] : NULL;
+}
+
 bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS]) {
   uint64_t rung;
   if (polls[0].revents != 0) {
@@ -160,14 +179,15 @@ bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS])
   }
   if (broker->connection && !atomic_load(&broker->lost) && (polls[1].revents & ~POLLOUT) != 0) {
     natsConnection_ProcessReadEvent(broker->connection);
+    look_for_refusal(broker);
   }
   if (broker->connection && !atomic_load(&broker->lost) && (polls[1].revents & POLLOUT) != 0) {
     natsConnection_ProcessWriteEvent(broker->connection);
   }
   if (broker->connection && (atomic_load(&broker->lost) || natsConnection_IsClosed(broker->connection))) {
     const char *detail = NULL;
-    natsConnection_GetLastError(broker->connection, &detail);
-    snprintf(broker->why, sizeof broker->why, "%s", detail && *detail ? detail : "the server closed the connection");
+    bool ended = natsConnection_GetLastError(broker->connection, &detail) != NATS_NOT_PERMITTED && detail && *detail;
+    snprintf(broker->why, sizeof broker->why, "%s", ended ? detail : "the server closed the connection");
     return false;
   }
   return true;

@@ -19,6 +19,7 @@
 enum {
   BROKER_TEXT = 512,
   BROKER_POLLS = 2,
+  BROKER_REFUSALS = 8,
   BROKER_LARGEST = 8 * 1024 * 1024 /* of a message; larger ones are lost by servers */
 };
 
@@ -28,12 +29,16 @@ struct broker {
   natsSubscription *inbox;
   natsInbox *address; /* what the inbox's subjects begin with */
   int event;          /* wakes the owner when other threads of the library want something */
-  pthread_t owner;
+  pthread_t owner;    /* who makes all calls but, where it likes, broker_connect() */
   _Atomic bool lost, writes;
   int socket;
   uint64_t delivered;    /* of a source's work queue, as of the connection; 0: none, or its stream keeps what is done */
   int64_t made;          /* when its consumer was made */
+  bool keeps;            /* what should be its queue never lets go of a frame */
   char why[BROKER_TEXT]; /* it could not connect, or why it was lost */
+  /* What the server refused, each once, as far as there is room; and how much of it was said. */
+  char refusals[BROKER_REFUSALS][BROKER_TEXT];
+  unsigned refused, said;
 };
 
 bool broker_open(struct broker *broker, const struct settings *settings);
@@ -51,6 +56,8 @@ void broker_flush(struct broker *broker);
 /* What to wait for, and what to do after it. False: the connection is lost. */
 void broker_arm(const struct broker *broker, struct pollfd polls[BROKER_POLLS]);
 bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS]);
+/* What the server said since, which was not said before, that the account has no right to; NULL: nothing. */
+const char *broker_refusal(struct broker *broker);
 /* The next message that came to the inbox, the caller's to destroy; NULL: none. */
 natsMsg *broker_take(struct broker *broker);
 /* Whether bytes wait for a server that takes none. */

@@ -1,17 +1,34 @@
 #include "tools/link/detections.h"
 
 #include <ctype.h>
+#include <stdint.h>
+#include <stdio.h>
 
 enum { SHOWN = 50 }; /* boxes or classes in a message */
 
-/* Small letters and digits, for topics and templates. */
+/* FNV-1a. */
+static unsigned sum_of(const char *label) {
+  uint32_t sum = 2166136261U;
+  for (; *label; label++) {
+    sum = (sum ^ (unsigned char)*label) * 16777619U;
+  }
+  return sum;
+}
+
+/* Small letters and digits, for topics and templates; labels of other alphabets differ by a number. */
 static void write_slug(const char *label, char slug[DETECTIONS_SLUG]) {
+  enum { NUMBER = 9, MOST = DETECTIONS_SLUG - 1 - NUMBER };
+  bool foreign = false;
   size_t length = 0;
-  for (; *label && length < DETECTIONS_SLUG - 1; label++) {
-    bool plain = isalnum((unsigned char)*label) && (unsigned char)*label < 0x80;
-    slug[length++] = plain ? (char)tolower((unsigned char)*label) : '_';
+  for (const char *at = label; *at && length < MOST; at++) {
+    bool ascii = (unsigned char)*at < 0x80;
+    slug[length++] = (char)(ascii && isalnum((unsigned char)*at) ? tolower((unsigned char)*at) : '_');
+    foreign = foreign || !ascii;
   }
   slug[length] = '\0';
+  if (foreign || label[length]) {
+    snprintf(slug + length, NUMBER + 1, "_%08x", sum_of(label));
+  }
 }
 
 static json_t *first_of(const json_t *list) {

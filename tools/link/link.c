@@ -34,9 +34,8 @@ void link_say(const struct link *link, const char *format, ...) {
 
 /* -- both sides -------------------------------------------------------------------------------------------------------- */
 
-/* `error` NULL: it is connected. */
-static void standing_set(struct standing *standing, const char *error) {
-  bool connected = !error;
+/* `error` NULL: there is none. */
+static void standing_set(struct standing *standing, bool connected, const char *error) {
   pthread_mutex_lock(&standing->lock);
   standing->since = standing->since == 0 || connected != standing->connected ? link_clock() : standing->since;
   standing->connected = connected;
@@ -45,6 +44,16 @@ static void standing_set(struct standing *standing, const char *error) {
     snprintf(standing->error, sizeof standing->error, "%s", place ? place + 3 : error);
   }
   pthread_mutex_unlock(&standing->lock);
+}
+
+void link_warn(struct link *link, const char *format, ...) {
+  char text[BROKER_TEXT];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  link_say(link, "%s", text);
+  standing_set(&link->standing, true, text);
 }
 
 static bool is_due(const struct pause *pause, int64_t now) { return now >= pause->next; }
@@ -57,31 +66,46 @@ static bool pause_failed(struct pause *pause) {
   return first;
 }
 
-void link_lose_broker(struct link *link) {
+static void lose_broker(struct link *link) {
   if (pause_failed(&link->to_broker)) {
     link_say(link, "no broker: %s; it tries again", link->broker.why);
   }
   broker_disconnect(&link->broker);
   atomic_store(&link->has_broker, false);
-  standing_set(&link->standing, link->broker.why);
+  standing_set(&link->standing, false, link->broker.why);
 }
 
-static void seek_broker(struct link *link) {
-  if (!broker_connect(&link->broker, link->settings)) {
-    link_lose_broker(link);
+void link_meet_broker(struct link *link, bool connected) {
+  if (!connected) {
+    lose_broker(link);
     return;
   }
   link_say(link, "connected to the broker");
   link->to_broker = (struct pause){0};
-  link->refused = false;
   atomic_store(&link->has_broker, true);
-  standing_set(&link->standing, NULL);
+  standing_set(&link->standing, true, NULL);
+  if (link->broker.keeps) {
+    link_warn(link,
+              "stream %s is no work queue, and keeps frames that are done for ever: remove it, say queue: true of each sink "
+              "that feeds it, or give it limits",
+              link->settings->stream);
+  }
   link->kind->broker_there(link);
 }
 
-void link_keep_broker(struct link *link, int64_t now) {
-  if (!link->broker.connection && is_due(&link->to_broker, now) && !link->stopping) {
-    seek_broker(link);
+bool link_seeks_broker(const struct link *link, int64_t now) {
+  return !link->broker.connection && is_due(&link->to_broker, now) && !link->stopping;
+}
+
+/* What the server refuses is told to nobody else. */
+void link_turn_broker(struct link *link, const struct pollfd polls[BROKER_POLLS]) {
+  const char *refusal;
+  bool there = broker_turn(&link->broker, polls);
+  while ((refusal = broker_refusal(&link->broker))) {
+    link_warn(link, "the server refuses a right: %s", refusal);
+  }
+  if (!there) {
+    lose_broker(link);
   }
 }
 
@@ -105,17 +129,26 @@ static void lose_daemon(struct link *link, const struct framed_error *error) {
   }
 }
 
-/* Whether a message of the pipeline's size can go through the broker. */
-static bool is_too_large(struct link *link) {
+/* Whether a message of the pipeline's size can go through the broker; else why not. */
+static bool is_too_large(const struct link *link, struct framed_error *error) {
   enum { HEADERS = 1024 };
   const struct framed_info *info = framed_info(link->client);
   size_t bytes = link->settings->is_source ? info->input_bytes : info->output_bytes, most = broker_largest(&link->broker);
   if (bytes + HEADERS <= most) {
     return false;
   }
-  link_say(link, "refused: %s have %zu bytes, and a message may have %zu: %s", link->settings->is_source ? "frames" : "results",
-           bytes, most - HEADERS,
+  snprintf(error->text, sizeof error->text, "refused: %s have %zu bytes, and a message may have %zu: %s",
+           link->settings->is_source ? "frames" : "results", bytes, most - HEADERS,
            most < BROKER_LARGEST ? "set max_payload: 8MB in the server's configuration" : "let a stage make them smaller");
+  return true;
+}
+
+/* A pipeline that lends no memory tells no fates. */
+static bool tells_no_fates(const struct link *link, struct framed_error *error) {
+  if (!link->settings->is_source || framed_info(link->client)->transport != FRAMED_STREAM) {
+    return false;
+  }
+  snprintf(error->text, sizeof error->text, "the pipeline lends no memory, so that no frame's fate is told");
   return true;
 }
 
@@ -126,22 +159,12 @@ static void seek_daemon(struct link *link) {
                                          .reconnect_for_ns = -1,
                                          .fates = link->settings->is_source};
   link->client = framed_connect(link->settings->socket, &options, &error);
-  if (!link->client) {
+  if (!link->client || is_too_large(link, &error) || tells_no_fates(link, &error)) { /* a reload may change that */
     lose_daemon(link, &error);
-    return;
-  }
-  link->refused = is_too_large(link);
-  if (link->refused) {
-    leave_daemon(link);
     return;
   }
   if (framed_info(link->client)->transport == FRAMED_STREAM) {
-    link_say(link, link->settings->is_source ? "the pipeline lends no memory, so that no frame's fate is told"
-                                             : "the pipeline lends no memory: results count as emitted before they are stored");
-  }
-  if (framed_info(link->client)->transport == FRAMED_STREAM && link->settings->is_source) {
-    lose_daemon(link, &error);
-    return;
+    link_say(link, "the pipeline lends no memory: results count as emitted before they are stored");
   }
   link_say(link, "connected to pipeline %s, %s", framed_info(link->client)->pipeline, link->settings->socket);
   link->to_daemon = (struct pause){0};
@@ -152,11 +175,13 @@ static void seek_daemon(struct link *link) {
  */
 static void keep_sides(struct link *link, int64_t now) {
   bool drops = !link->settings->is_source && link->settings->overload == LINK_DROP;
-  link_keep_broker(link, now);
+  if (link_seeks_broker(link, now)) {
+    link_meet_broker(link, broker_connect(&link->broker, link->settings));
+  }
   if (!link->broker.connection && link->client && drops) {
     leave_daemon(link);
   }
-  if (link->broker.connection && !link->client && !link->refused && is_due(&link->to_daemon, now) && !link->stopping) {
+  if (link->broker.connection && !link->client && is_due(&link->to_daemon, now) && !link->stopping) {
     seek_daemon(link);
   }
 }
@@ -200,11 +225,7 @@ static void turn(struct link *link) {
   broker_arm(&link->broker, polls);
   polls[BROKER_POLLS + 1] = (struct pollfd){.fd = link->stopping ? -1 : link->stop, .events = POLLIN};
   poll(polls, POLLS, waits ? link_patience_ms(link, until) : 0);
-  if (link->broker.connection && !broker_turn(&link->broker, polls)) {
-    link_lose_broker(link);
-  } else if (!link->broker.connection) {
-    broker_turn(&link->broker, polls);
-  }
+  link_turn_broker(link, polls);
   while ((message = broker_take(&link->broker))) {
     link->kind->take_message(link, message);
   }
@@ -226,6 +247,7 @@ static void run_client(struct link *link) {
 
 static void *run(void *closure) {
   struct link *link = closure;
+  link->broker.owner = pthread_self();
   if (link->kind->run) {
     link->kind->run(link);
   } else {
@@ -240,10 +262,18 @@ bool link_start(struct link *link, const struct link_kind *kind, const struct se
                 const struct link_settings *which, int stop) {
   link->settings = which;
   link->kind = kind;
-  link->memory = (size_t)settings->memory / settings->link_count;
+  link->memory = (size_t)settings->memory / (settings->link_count > 0 ? settings->link_count : 1);
   link->stop = stop;
   pthread_mutex_init(&link->standing.lock, NULL);
-  return broker_open(&link->broker, settings) && link->kind->open(link) && pthread_create(&link->thread, NULL, run, link) == 0;
+  bool opened = broker_open(&link->broker, settings) && link->kind->open(link);
+  if (opened && pthread_create(&link->thread, NULL, run, link) == 0) {
+    return true;
+  }
+  if (opened) {
+    link->kind->close(link);
+  }
+  broker_close(&link->broker);
+  return false;
 }
 
 void link_join(struct link *link) { pthread_join(link->thread, NULL); }

@@ -73,17 +73,19 @@ struct link {
   struct broker broker;
   struct framed *client; /* NULL: none */
   struct pause to_broker, to_daemon;
-  bool stopping, refused; /* what goes through is too large for the broker */
-  void *state;            /* the kind's */
-  int stop;               /* readable once it is to stop */
+  bool stopping;
+  void *state; /* the kind's */
+  int stop;    /* readable once it is to stop */
   pthread_t thread;
   _Atomic uint64_t counters[COUNTERS];
   _Atomic unsigned in_flight;
   _Atomic bool has_broker, has_daemon;
+  _Atomic bool gone; /* mqtt: it stops because its pipeline is no more */
   struct standing standing;
 };
 
-/* False: no memory or descriptors. `stop` is a descriptor that becomes readable when all links are to stop. */
+/* False: no memory, threads or descriptors; link_free() is due all the same. `stop` is a descriptor that becomes readable when
+ * it is to stop. */
 bool link_start(struct link *link, const struct link_kind *kind, const struct settings *settings,
                 const struct link_settings *which, int stop);
 void link_join(struct link *link);
@@ -98,10 +100,15 @@ __attribute__((format(printf, 2, 3))) void link_say(const struct link *link, con
 
 int64_t link_clock(void); /* CLOCK_MONOTONIC ns */
 
-/* For a kind that turns by itself: connects to the broker when it is time; says why there is none, or no pipeline, when that
- * begins; and how long to wait for something that is due then at the latest. */
-void link_keep_broker(struct link *link, int64_t now);
-void link_lose_broker(struct link *link);
+/* The same, and into what the daemon is told: the link works, but not as it should. */
+__attribute__((format(printf, 2, 3))) void link_warn(struct link *link, const char *format, ...);
+
+/* For a kind that turns by itself: whether it is time for broker_connect(); what follows from its answer; does what poll() says
+ * of the broker; says why there is no pipeline, when that begins; and how long to wait for something that is due then at the
+ * latest. */
+bool link_seeks_broker(const struct link *link, int64_t now);
+void link_meet_broker(struct link *link, bool connected);
+void link_turn_broker(struct link *link, const struct pollfd polls[BROKER_POLLS]);
 void link_miss_daemon(struct link *link, const char *why);
 int link_patience_ms(const struct link *link, int64_t until);
 

@@ -2,6 +2,7 @@
  * framed-link: carries results of pipelines into streams of NATS, and frames from its work queues into pipelines. A client of
  * the daemon like any other; framed-link(1) says how it is used.
  */
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include "tools/link/found.h"
 #include "tools/link/tell.h"
 
 enum { STATUS_OK = 0, STATUS_USAGE = 64, STATUS_INTERNAL = 70, STATUS_CONFIG = 78, EVERY_MS = 1000 };
@@ -41,74 +43,93 @@ static void write_link(FILE *out, const struct link *link) {
   }
 }
 
-/* Whole or not at all: whoever reads it finds the file before or this one. */
-static void write_metrics(const struct settings *settings, const struct link *links) {
+/* Whole or not at all: whoever reads it finds the file before or this one. False with errno. */
+static bool write_file(const struct fleet *fleet, const char *name) {
   char path[4200];
-  if (!settings->metrics) {
-    return;
-  }
-  snprintf(path, sizeof path, "%s.new", settings->metrics);
+  snprintf(path, sizeof path, "%s.new", name);
   FILE *out = fopen(path, "we");
   if (!out) {
-    return;
+    return false;
   }
-  for (unsigned i = 0; i < settings->link_count; i++) {
-    write_link(out, &links[i]);
+  for (unsigned i = 0; i < fleet->count; i++) {
+    if (fleet->links[i].settings) {
+      write_link(out, &fleet->links[i]);
+    }
   }
-  if (fclose(out) != 0 || rename(path, settings->metrics) != 0) {
-    unlink(path);
+  if (fclose(out) == 0 && rename(path, name) == 0) {
+    return true;
   }
+  int error = errno;
+  unlink(path);
+  errno = error;
+  return false;
+}
+
+/* That it cannot is said when that begins, `silent` being where that is kept. */
+static void write_metrics(const struct fleet *fleet, bool *silent) {
+  const char *name = fleet->settings->metrics;
+  bool fine = !name || write_file(fleet, name);
+  if (!fine && !*silent) {
+    fprintf(stderr, "framed-link: cannot write metrics to %s: %s; it tries again each second\n", name, strerror(errno));
+  }
+  *silent = !fine;
 }
 
 /* What systemctl status shows. */
-static void notify(const struct settings *settings, const struct link *links) {
-  unsigned up = 0;
+static void notify(const struct fleet *fleet) {
+  unsigned up = 0, count = 0;
   uint64_t stored = 0, acked = 0;
-  for (unsigned i = 0; i < settings->link_count; i++) {
-    up += atomic_load(&links[i].has_broker) && atomic_load(&links[i].has_daemon);
-    stored += atomic_load(&links[i].counters[COUNT_STORED]);
-    acked += atomic_load(&links[i].counters[COUNT_ACKED]);
+  for (unsigned i = 0; i < fleet->count; i++) {
+    const struct link *link = &fleet->links[i];
+    count += link->settings != NULL;
+    up += link->settings && atomic_load(&link->has_broker) && atomic_load(&link->has_daemon);
+    stored += atomic_load(&link->counters[COUNT_STORED]);
+    acked += atomic_load(&link->counters[COUNT_ACKED]);
   }
-  sd_notifyf(0, "STATUS=%u of %u links up, %" PRIu64 " results stored, %" PRIu64 " frames done", up, settings->link_count,
-             stored, acked);
+  sd_notifyf(0, "STATUS=%u of %u links up, %" PRIu64 " results stored, %" PRIu64 " frames done", up, count, stored, acked);
 }
 
 /* -- running ----------------------------------------------------------------------------------------------------------- */
 
 /* Those of `sources`, or those of sinks. */
-static void join_links(const struct settings *settings, struct link *links, bool sources) {
-  for (unsigned i = 0; i < settings->link_count; i++) {
-    if (links[i].settings->is_source == sources) {
-      link_join(&links[i]);
+static void join_links(struct fleet *fleet, bool sources) {
+  for (unsigned i = 0; i < fleet->settings->link_count; i++) {
+    if (fleet->links[i].settings && fleet->links[i].settings->is_source == sources) {
+      link_join(&fleet->links[i]);
     }
   }
 }
 
-/* What came from queues has its results stored before sinks stop. */
-static bool run_links(const struct settings *settings, struct link *links, int stop, int stop_sinks) {
-  struct pollfd stopped = {.fd = stop, .events = POLLIN};
-  bool silent = false;
-  const uint64_t one = 1;
-  for (unsigned i = 0; i < settings->link_count; i++) {
-    const struct link_settings *which = &settings->links[i];
+static bool start_links(struct fleet *fleet, int stop, int stop_sinks) {
+  for (unsigned i = 0; i < fleet->settings->link_count; i++) {
+    const struct link_settings *which = &fleet->settings->links[i];
     const struct link_kind *kind = which->is_mqtt ? &mqtt_kind : which->is_source ? &source_kind : &sink_kind;
-    if (!link_start(&links[i], kind, settings, which, which->is_source ? stop : stop_sinks)) {
+    if (!link_start(&fleet->links[i], kind, fleet->settings, which, which->is_source ? stop : stop_sinks)) {
+      fleet->links[i].settings = NULL;
       return false;
     }
   }
-  sd_notify(0, "READY=1");
+  return true;
+}
+
+/* What came from queues has its results stored before sinks stop. */
+static void run_links(struct fleet *fleet, int stop, int stop_sinks) {
+  struct pollfd stopped = {.fd = stop, .events = POLLIN};
+  bool silent = false, unwritten = false;
+  const uint64_t one = 1;
   do {
-    notify(settings, links);
-    write_metrics(settings, links);
-    tell_links(settings, links, false, &silent);
+    fleet_look(fleet);
+    notify(fleet);
+    write_metrics(fleet, &unwritten);
+    tell_links(fleet->settings, fleet->links, fleet->count, false, &silent);
   } while (poll(&stopped, 1, EVERY_MS) <= 0);
   sd_notify(0, "STOPPING=1");
-  join_links(settings, links, true);
+  join_links(fleet, true);
   (void)!write(stop_sinks, &one, sizeof one);
-  join_links(settings, links, false);
-  tell_links(settings, links, true, &silent);
-  write_metrics(settings, links);
-  return true;
+  join_links(fleet, false);
+  tell_links(fleet->settings, fleet->links, fleet->count, true, &silent);
+  write_metrics(fleet, &unwritten);
+  fleet_end_found(fleet);
 }
 
 /* The signal is never read, so that every source finds it. */
@@ -124,16 +145,17 @@ static int open_stop(void) {
 static int run(const struct settings *settings) {
   signal(SIGPIPE, SIG_IGN);
   int stop = open_stop(), stop_sinks = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  struct link *links = calloc(settings->link_count, sizeof *links);
-  if (stop < 0 || stop_sinks < 0 || !links || nats_Open(-1) != NATS_OK || !run_links(settings, links, stop, stop_sinks)) {
+  struct fleet *fleet = fleet_new(settings);
+  bool fine = stop >= 0 && stop_sinks >= 0 && fleet && nats_Open(-1) == NATS_OK && start_links(fleet, stop, stop_sinks);
+  if (!fine) {
     fprintf(stderr, "framed-link: not enough memory, threads or descriptors\n");
-    return STATUS_INTERNAL;
+    _exit(STATUS_INTERNAL); /* those that have started use what a return would free */
   }
-  nats_CloseAndWait(2000);
-  for (unsigned i = 0; i < settings->link_count; i++) {
-    link_free(&links[i]);
+  sd_notify(0, "READY=1");
+  run_links(fleet, stop, stop_sinks);
+  if (nats_CloseAndWait(2000) == NATS_OK) { /* else threads of the library still have it */
+    fleet_free(fleet);
   }
-  free(links);
   close(stop);
   close(stop_sinks);
   return STATUS_OK;
@@ -149,10 +171,16 @@ static void describe(const struct settings *settings) {
       printf("stream %s (%s), consumer %s -> pipeline %s at %s\n", link->stream, link->subject, link->consumer, link->name,
              link->socket);
     } else {
-      printf("pipeline %s at %s -> stream %s (%s), %s%s%s\n", link->name, link->socket, link->stream, link->subject,
-             link->overload == LINK_DROP ? "drop" : "block", link->queue ? ", named by the frames of " : "",
-             link->queue ? link->queue : "");
+      printf("pipeline %s at %s -> %s %s (%s), %s%s%s\n", link->name, link->socket, link->is_queue ? "queue" : "stream",
+             link->stream, link->subject, link->overload == LINK_DROP ? "drop" : "block",
+             link->queue ? ", named by the frames of " : "", link->queue ? link->queue : "");
     }
+  }
+  if (settings->mqtt_all) {
+    printf(
+        "every pipeline of the daemon at %s whose sink has a socket and protocol: json -> framed/%s/PIPELINE, announced under "
+        "%s\n",
+        settings->status, settings->mqtt_node, settings->mqtt_prefix);
   }
 }
 

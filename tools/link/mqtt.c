@@ -18,8 +18,14 @@
 #define TELL_EVERY  (1000 * MS)  /* counts and boxes; that it is occupied or not is told at once */
 #define AGAIN_EVERY (10000 * MS) /* a third of what a state is good for */
 
+enum { SEEKING_MS = 50 }; /* how often it is looked whether there is a broker now */
+enum attempt { ATTEMPT_LASTS, ATTEMPT_FAILED, ATTEMPT_CONNECTED };
+
 struct mqtt {
   struct lines lines;
+  pthread_t seeker; /* connects to the broker, while `seeks`: then it alone has that */
+  bool seeks;
+  _Atomic int attempt;     /* enum attempt */
   natsSubscription *birth; /* of Home Assistant */
   json_t *labels;
   struct detections latest;
@@ -88,7 +94,7 @@ static void tell_state(struct link *link, int64_t now) {
 /* Tells what is due; returns when something is next. */
 static int64_t mqtt_turn(struct link *link, int64_t now) {
   struct mqtt *mqtt = link->state;
-  if (!link->broker.connection || !mqtt->latest.state) {
+  if (mqtt->seeks || !link->broker.connection || !mqtt->latest.state) {
     return INT64_MAX;
   }
   if (!mqtt->described) {
@@ -198,17 +204,50 @@ static void mqtt_broker_there(struct link *link) {
   }
 }
 
+static void *seek_broker(void *closure) {
+  struct link *link = closure;
+  struct mqtt *mqtt = link->state;
+  bool connected = broker_connect(&link->broker, link->settings);
+  atomic_store(&mqtt->attempt, connected ? ATTEMPT_CONNECTED : ATTEMPT_FAILED);
+  return NULL;
+}
+
+static void end_seeking(struct link *link) {
+  struct mqtt *mqtt = link->state;
+  pthread_join(mqtt->seeker, NULL);
+  mqtt->seeks = false;
+  link_meet_broker(link, atomic_load(&mqtt->attempt) == ATTEMPT_CONNECTED);
+}
+
+/* A thread of its own connects: that takes seconds where a server's machine is off, and a pipeline may wait for who reads its
+ * lines. */
+static void keep_broker(struct link *link, int64_t now) {
+  struct mqtt *mqtt = link->state;
+  if (mqtt->seeks && atomic_load(&mqtt->attempt) != ATTEMPT_LASTS) {
+    end_seeking(link);
+  } else if (!mqtt->seeks && link_seeks_broker(link, now)) {
+    atomic_store(&mqtt->attempt, ATTEMPT_LASTS);
+    mqtt->seeks = pthread_create(&mqtt->seeker, NULL, seek_broker, link) == 0;
+    if (!mqtt->seeks) {
+      snprintf(link->broker.why, sizeof link->broker.why, "no memory for a thread that connects");
+      link_meet_broker(link, false);
+    }
+  }
+}
+
 /* -- turns ------------------------------------------------------------------------------------------------------------- */
 
 static void wait_and_move(struct link *link, int64_t until) {
   struct mqtt *mqtt = link->state;
-  struct pollfd polls[BROKER_POLLS + 2];
-  broker_arm(&link->broker, polls);
+  struct pollfd polls[BROKER_POLLS + 2] = {{.fd = -1}, {.fd = -1}};
+  if (!mqtt->seeks) {
+    broker_arm(&link->broker, polls);
+  }
   polls[BROKER_POLLS] = (struct pollfd){.fd = mqtt->lines.fd, .events = POLLIN};
   polls[BROKER_POLLS + 1] = (struct pollfd){.fd = link->stop, .events = POLLIN};
-  poll(polls, BROKER_POLLS + 2, link_patience_ms(link, until));
-  if (!broker_turn(&link->broker, polls)) {
-    link_lose_broker(link);
+  poll(polls, BROKER_POLLS + 2, mqtt->seeks ? SEEKING_MS : link_patience_ms(link, until));
+  if (!mqtt->seeks) {
+    link_turn_broker(link, polls);
   }
   if (polls[BROKER_POLLS].revents != 0) {
     read_lines(link, link_clock());
@@ -217,15 +256,33 @@ static void wait_and_move(struct link *link, int64_t until) {
   link->stopping = polls[BROKER_POLLS + 1].revents != 0;
 }
 
+static void publish_nothing(void *context, const char *subject, const json_t *document) {
+  (void)document;
+  publish(context, subject, "");
+}
+
+/* Home Assistant forgets an entity whose description is empty. */
+static void tell_gone(struct link *link) {
+  const struct mqtt *mqtt = link->state;
+  homeassistant_describe(link->broker.settings, link->settings, mqtt->latest.kind, mqtt->labels, publish_nothing, link);
+}
+
 static void mqtt_run(struct link *link) {
+  struct mqtt *mqtt = link->state;
   while (!link->stopping) {
     int64_t now = link_clock();
-    link_keep_broker(link, now);
+    keep_broker(link, now);
     seek_lines(link, now);
     wait_and_move(link, mqtt_turn(link, link_clock()));
   }
+  if (mqtt->seeks) {
+    end_seeking(link);
+  }
   if (link->broker.connection) {
     tell_availability(link);
+    if (atomic_load(&link->gone)) {
+      tell_gone(link);
+    }
   }
   broker_disconnect(&link->broker);
 }

@@ -46,6 +46,7 @@ static const struct row sink_rows[] = {
     ROW("subject", ROW_TEXT, KEY_FILE, link_settings, subject, .help = "of the messages"),
     ROW("stream", ROW_TEXT, KEY_FILE, link_settings, stream, .required = true, .help = "the stream that stores the results"),
     ROW("overload", ROW_VALUE, KEY_CHOICE, link_settings, overload, .choices = overloads),
+    ROW("queue", ROW_VALUE, KEY_FLAG, link_settings, is_queue, .help = "whether boxes take frames out of the stream"),
     {.key = {.name = NULL}}};
 
 static const struct row source_rows[] = {
@@ -61,7 +62,7 @@ static const struct row source_rows[] = {
 static const struct row mqtt_rows[] = {
     ROW("prefix", ROW_TEXT, KEY_FILE, settings, mqtt_prefix, .help = "of Home Assistant's topics"),
     ROW("node", ROW_TEXT, KEY_FILE, settings, mqtt_node, .help = "this box in topics"),
-    {.key = {.name = "pipelines", .required = true, .help = "write pipelines: {yard: {}}"}, .kind = ROW_LINKS},
+    {.key = {.name = "pipelines"}, .kind = ROW_LINKS},
     {.key = {.name = NULL}}};
 
 static const struct row detections_rows[] = {
@@ -214,9 +215,9 @@ static void read_nats(struct reader *reader, struct settings *settings, const st
   }
 }
 
-/* -- sinks, sources and detections --------------------------------------------------------------------------------------------
- */
+/* -- sinks, sources and detections ------------------------------------------------------------------------------------- */
 
+enum { LONGEST_NAME = 100 }; /* two of them have room in a subject of JetStream */
 #define TOKEN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 static void set_default(char **target, const char *format, const char *name) {
@@ -228,12 +229,16 @@ static void set_default(char **target, const char *format, const char *name) {
 static void check_text(struct reader *reader, const struct node *node, const char *key, const char *text, const char *allowed) {
   const struct node *child = node_find(node, key);
   size_t length = text ? strspn(text, allowed) : 0;
-  bool fine = !text || (length > 0 && text[length] == '\0' && text[0] != '.' && text[length - 1] != '.' && !strstr(text, ".."));
+  bool fine = !text || (length > 0 && length <= LONGEST_NAME && text[length] == '\0' && text[0] != '.' &&
+                        text[length - 1] != '.' && !strstr(text, ".."));
   if (!fine) {
-    config_errors_add(reader->errors, child ? child->at : node->name_at, "use letters, digits, '_', '-', and '.' in subjects",
+    config_errors_add(reader->errors, child ? child->at : node->name_at,
+                      "use letters, digits, '_', '-', and '.' in subjects, 100 at most",
                       "'%.80s' is not a name that '%s' can have", text, key);
   }
 }
+
+bool settings_is_topic(const char *name) { return name[strspn(name, TOKEN)] == '\0'; }
 
 const char *settings_role(const struct link_settings *link) {
   return link->is_mqtt ? "mqtt" : link->is_source ? "source" : "sink";
@@ -261,7 +266,7 @@ static void read_link(struct reader *reader, struct settings *settings, const st
                                  .name = memory_copy(node->name, strlen(node->name)),
                                  .ack_wait_ns = 30 * SECOND,
                                  .deliver = 5,
-                                 .hold_ns = 5 * SECOND};
+                                 .hold_ns = SETTINGS_HOLD_NS};
   snprintf(where, sizeof where, "%s '%.64s'", settings_role(link), node->name);
   read_rows(reader, rows, where, node, link);
   set_default(&link->socket, link->is_source ? "/run/framed/%s.sock" : "/run/framed/%s.out.sock", node->name);
@@ -301,6 +306,7 @@ static void read_mqtt(struct reader *reader, struct settings *settings, const st
   settings->mqtt_node = settings->mqtt_node ? settings->mqtt_node : default_node();
   check_text(reader, node, "prefix", settings->mqtt_prefix, TOKEN);
   check_text(reader, node, "node", settings->mqtt_node, TOKEN);
+  settings->mqtt_all = !pipelines;
   if (pipelines && pipelines->kind != NODE_INVALID) {
     read_links(reader, settings, pipelines, detections_rows);
   }
@@ -346,7 +352,7 @@ static void read_root(struct reader *reader, struct settings *settings, const st
   if (!node_find(root, "nats")) {
     config_errors_add(reader->errors, top, "write nats: {servers: [nats://127.0.0.1:4222]}", "there is no 'nats'");
   }
-  if (settings->link_count == 0) {
+  if (settings->link_count == 0 && !settings->mqtt_all) {
     config_errors_add(reader->errors, top, "write sinks: {cam0: {stream: RESULTS}}",
                       "there are no 'sinks', 'sources' or pipelines of 'mqtt'");
   }

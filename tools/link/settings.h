@@ -11,6 +11,7 @@
 #include "config/config.h"
 
 enum { SETTINGS_SERVERS = 16, SETTINGS_LINKS = 256 };
+#define SETTINGS_HOLD_NS INT64_C(5000000000)
 
 enum link_overload { LINK_BLOCK, LINK_DROP };
 
@@ -22,6 +23,7 @@ struct link_settings {
   char *socket;           /* of its sink, or of its source */
   char *subject, *stream; /* of mqtt NULL */
   unsigned overload;      /* enum link_overload; a sink's */
+  bool is_queue;          /* a sink's: boxes take frames out of its stream */
   char *consumer, *dead;
   int64_t ack_wait_ns;
   unsigned deliver;
@@ -37,7 +39,8 @@ struct settings {
   int64_t memory; /* bytes of messages that wait for an answer, all links together */
   char *metrics;  /* NULL: no file */
   char *mqtt_prefix, *mqtt_node;
-  char *status; /* the daemon's status socket */
+  bool mqtt_all; /* every pipeline of the daemon with a socket that gives lines of JSON: see found.h */
+  char *status;  /* the daemon's status socket */
   struct link_settings links[SETTINGS_LINKS];
   unsigned link_count;
 };
@@ -46,6 +49,8 @@ struct settings {
 struct settings *settings_load(const char *path, struct config_errors *errors);
 struct settings *settings_free(struct settings *settings);
 
+/* Whether a pipeline's name can be part of a topic. */
+bool settings_is_topic(const char *name);
 /* "sink", "source" or "mqtt". */
 const char *settings_role(const struct link_settings *link);
 

@@ -58,8 +58,12 @@ static enum outcome post(const struct settings *settings, const char *pipeline, 
                                   "POST /v1/pipelines/%s/link HTTP/1.1\r\nHost: framed\r\nConnection: close\r\n"
                                   "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
                                   pipeline, strlen(word), word) > 0;
-  bool answered = asked && recv(fd, answer, sizeof answer - 1, 0) > 0;
-  snprintf(why, ANSWER, "%s", errno == EAGAIN ? "it does not answer" : strerror(errno));
+  ssize_t came = asked ? recv(fd, answer, sizeof answer - 1, 0) : -1;
+  bool answered = came > 0;
+  snprintf(why, ANSWER, "%s",
+           came == 0         ? "it closes the connection"
+           : errno == EAGAIN ? "it does not answer"
+                             : strerror(errno));
   if (answered) {
     answer[strcspn(answer, "\r\n")] = '\0';
     snprintf(why, ANSWER, "it answers %.200s", answer);
@@ -70,11 +74,11 @@ static enum outcome post(const struct settings *settings, const char *pipeline, 
   return !answered ? NOBODY : strncmp(answer, good, sizeof good - 1) == 0 ? TOLD : REFUSED;
 }
 
-void tell_links(const struct settings *settings, struct link *links, bool gone, bool *silent) {
+void tell_links(const struct settings *settings, struct link *links, unsigned count, bool gone, bool *silent) {
   enum outcome outcome = TOLD;
   bool fine = true;
-  for (unsigned i = 0; i < settings->link_count && outcome != NOBODY; i++) {
-    char why[ANSWER], *word = make_word(&links[i], gone);
+  for (unsigned i = 0; i < count && outcome != NOBODY; i++) {
+    char why[ANSWER], *word = links[i].settings ? make_word(&links[i], gone) : NULL;
     outcome = word ? post(settings, links[i].settings->name, word, why) : TOLD;
     if (outcome != TOLD && !*silent && !gone) {
       link_say(&links[i], "the daemon at %s is not told of this link: %s", settings->status, why);

@@ -7,7 +7,8 @@
 
 #include "tools/link/link.h"
 
-/* Tells of all links; that it cannot is said when that begins, `silent` being where that is kept. With `gone` that they end. */
-void tell_links(const struct settings *settings, struct link *links, bool gone, bool *silent);
+/* Tells of all `count` links that run; that it cannot is said when that begins, `silent` being where that is kept. With `gone`
+ * that they end. */
+void tell_links(const struct settings *settings, struct link *links, unsigned count, bool gone, bool *silent);
 
 #endif
