@@ -33,8 +33,13 @@ const char *reader_where(const struct reader *reader, enum key_section section, 
 
 /* values.c: reads one value into `target`, which is the key's place in its structure. */
 void value_read(struct reader *reader, const struct config_key *key, const struct node *node, void *target);
-/* "a list", "an empty value", "'abc'" in `text`. */
+
+/* plain.c: "a list", "an empty value", "'abc'" in `text`. */
 const char *value_describe(const struct node *node, char text[READER_WHERE]);
+/* Adds the error "'NAME' must be EXPECTED, not ..."; `remedy` may be NULL. */
+void value_expect(struct reader *reader, const char *name, const struct node *node, const char *remedy, const char *expected);
+/* A text that YAML takes for a text, too. */
+bool value_is_text(const struct node *node);
 /* A number of a stage's parameter; false if an error was added. */
 bool value_read_number(struct reader *reader, const char *name, const struct node *node, bool whole, double *number);
 
@@ -46,6 +51,12 @@ char *value_read_path(struct reader *reader, const char *name, const struct node
 /* Index of the word in a NULL terminated list; false if an error was added. */
 bool value_read_word(struct reader *reader, const char *name, const struct node *node, const char *const *words,
                      unsigned *index);
+
+/* accounts.c: as value_read(), for keys of these types. */
+void value_read_user(struct reader *reader, const struct config_key *key, const struct node *node, void *target);
+void value_read_group(struct reader *reader, const struct config_key *key, const struct node *node, void *target);
+void value_read_users(struct reader *reader, const struct config_key *key, const struct node *node, void *target);
+void value_read_groups(struct reader *reader, const struct config_key *key, const struct node *node, void *target);
 
 /* stages.c: reads the list of stages of a pipeline. */
 void stages_read(struct reader *reader, const struct node *list, struct config_pipeline *pipeline);

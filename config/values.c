@@ -2,10 +2,8 @@
  * Reads single values: each type of key has a function, which stores the value or adds one error.
  */
 #include <arpa/inet.h>
-#include <grp.h>
 #include <inttypes.h>
 #include <math.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,55 +11,9 @@
 #include "config/errors.h"
 #include "config/memory.h"
 #include "config/reader.h"
-#include "config/suggest.h"
 #include "config/units.h"
 
-const char *value_describe(const struct node *node, char text[READER_WHERE]) {
-  if (node->kind == NODE_LIST) {
-    return node->first ? "a list" : "an empty list";
-  }
-  if (node->kind == NODE_MAPPING) {
-    return node->first ? "a mapping" : "an empty mapping";
-  }
-  if (node_is_nothing(node)) {
-    return "an empty value";
-  }
-  snprintf(text, READER_WHERE, node->quoted ? "the text \"%.80s\"" : "'%.80s'", node->text);
-  return text;
-}
-
-/* Adds the error "'NAME' must be EXPECTED, not ..."; `remedy` may be NULL. */
-static void expect(struct reader *reader, const char *name, const struct node *node, const char *remedy, const char *expected) {
-  char text[READER_WHERE];
-  config_errors_add(reader->errors, node->at, remedy, "'%s' must be %s, not %s", name, expected, value_describe(node, text));
-}
-
-/* A text that YAML takes for a text, too. */
-static bool is_text(const struct node *node) {
-  double number;
-  return node->kind == NODE_TEXT &&
-         (node->quoted || (!node_is_nothing(node) && strcmp(node->text, "true") != 0 && strcmp(node->text, "false") != 0 &&
-                           units_number(node->text, &number) == UNITS_MALFORMED));
-}
-
 /* -- numbers ----------------------------------------------------------------------------------------------------- */
-
-bool value_read_number(struct reader *reader, const char *name, const struct node *node, bool whole, double *number) {
-  int64_t integer = 0;
-  enum units_result result = UNITS_MALFORMED;
-  if (node->kind == NODE_TEXT && !node->quoted) {
-    result = whole ? units_whole(node->text, &integer) : units_number(node->text, number);
-  }
-  if (result == UNITS_MALFORMED) {
-    bool in_quotes = node->kind == NODE_TEXT && node->quoted && units_number(node->text, number) == UNITS_OK;
-    expect(reader, name, node, in_quotes ? "remove the quotes" : NULL, whole ? "a whole number" : "a number");
-  } else if (result != UNITS_OK) {
-    config_errors_add(reader->errors, node->at, NULL, "'%s' is too large: %.80s", name, node->text);
-  } else if (whole) {
-    *number = (double)integer;
-  }
-  return result == UNITS_OK;
-}
 
 static bool in_bounds(struct reader *reader, const struct config_key *key, const struct node *node, double value) {
   if (value >= (double)key->minimum && value <= (double)key->maximum) {
@@ -82,8 +34,8 @@ static void read_count(struct reader *reader, const struct config_key *key, cons
 static void read_lanes(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   if (node->kind == NODE_TEXT && strcmp(node->text, "auto") == 0) {
     *(unsigned *)target = 0;
-  } else if (node->kind != NODE_TEXT || is_text(node)) {
-    expect(reader, key->name, node, NULL, "'auto' or a whole number");
+  } else if (node->kind != NODE_TEXT || value_is_text(node)) {
+    value_expect(reader, key->name, node, NULL, "'auto' or a whole number");
   } else {
     read_count(reader, key, node, target);
   }
@@ -97,7 +49,7 @@ static void read_devices(struct reader *reader, const struct config_key *key, co
     return;
   }
   if (node->kind != NODE_LIST || !node->first) {
-    expect(reader, key->name, node, "write them in brackets: [0, 1]", "'all' or a list of numbers");
+    value_expect(reader, key->name, node, "write them in brackets: [0, 1]", "'all' or a list of numbers");
     return;
   }
   for (const struct node *child = node->first; child; child = child->next) {
@@ -126,12 +78,12 @@ static void read_frequency(struct reader *reader, const struct config_key *key, 
   size_t digits = slash ? strcspn(node->text, " /") : 0;
   bool is_minute = slash && strcmp(slash + 1 + strspn(slash + 1, " "), "min") == 0;
   if (!is_minute || digits == 0 || digits >= sizeof count || strspn(node->text + digits, " ") + node->text + digits != slash) {
-    expect(reader, key->name, node, NULL, "so many a minute, such as 5/min");
+    value_expect(reader, key->name, node, NULL, "so many a minute, such as 5/min");
     return;
   }
   snprintf(count, sizeof count, "%.*s", (int)digits, node->text);
   if (units_whole(count, &number) != UNITS_OK) {
-    expect(reader, key->name, node, NULL, "so many a minute, such as 5/min");
+    value_expect(reader, key->name, node, NULL, "so many a minute, such as 5/min");
   } else if (in_bounds(reader, key, node, (double)number)) {
     *(unsigned *)target = (unsigned)number;
   }
@@ -150,7 +102,7 @@ static void read_pace(struct reader *reader, const struct config_key *key, const
   if (times > 0) {
     *(double *)target = times;
   } else {
-    expect(reader, key->name, node, NULL, "recorded, asap, or so many times as fast, such as 2x (0.001x to 1000x)");
+    value_expect(reader, key->name, node, NULL, "recorded, asap, or so many times as fast, such as 2x (0.001x to 1000x)");
   }
 }
 
@@ -203,7 +155,7 @@ static void read_quantity(struct reader *reader, const struct config_key *key, c
     config_errors_add(reader->errors, node->at, NULL, "'%s' is too large: %.80s", key->name, node->text);
     break;
   case UNITS_MALFORMED:
-    expect(reader, key->name, node, NULL, kind->expected);
+    value_expect(reader, key->name, node, NULL, kind->expected);
     break;
   }
 }
@@ -226,30 +178,6 @@ static void read_size(struct reader *reader, const struct config_key *key, const
 
 /* -- words ------------------------------------------------------------------------------------------------------- */
 
-bool value_read_word(struct reader *reader, const char *name, const struct node *node, const char *const *words,
-                     unsigned *index) {
-  struct suggestion suggestion = suggest_begin(node->kind == NODE_TEXT ? node->text : "");
-  char list[SUGGEST_TEXT] = "";
-  size_t used = 0;
-  for (unsigned i = 0; words[i]; i++) {
-    if (!words[i][0]) {
-      continue;
-    }
-    if (node->kind == NODE_TEXT && strcmp(node->text, words[i]) == 0) {
-      *index = i;
-      return true;
-    }
-    suggest_offer(&suggestion, words[i]);
-    int length = snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", words[i]);
-    used += (size_t)length < sizeof list - used ? (size_t)length : 0;
-  }
-  char remedy[SUGGEST_TEXT];
-  char expected[SUGGEST_TEXT + 16];
-  snprintf(expected, sizeof expected, "one of: %s", list);
-  expect(reader, name, node, suggest_text(&suggestion, NULL, remedy), expected);
-  return false;
-}
-
 static void read_choice(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   value_read_word(reader, key->name, node, key->choices, target);
 }
@@ -270,49 +198,18 @@ static void read_flag(struct reader *reader, const struct config_key *key, const
   if (is_flag(node, "true") || is_flag(node, "false")) {
     *(bool *)target = is_flag(node, "true");
   } else {
-    expect(reader, key->name, node, NULL, "true or false");
+    value_expect(reader, key->name, node, NULL, "true or false");
   }
 }
 
 static void read_true(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   (void)target;
   if (!is_flag(node, "true")) {
-    expect(reader, key->name, node, "leave the key out, and name a socket or a file", "true");
+    value_expect(reader, key->name, node, "leave the key out, and name a socket or a file", "true");
   }
 }
 
 /* -- texts ------------------------------------------------------------------------------------------------------- */
-
-char *value_read_text(struct reader *reader, const char *name, const struct node *node) {
-  if (!is_text(node) || !node->text[0]) {
-    bool plain = node->kind == NODE_TEXT && !node->quoted && !node_is_nothing(node);
-    expect(reader, name, node, plain ? "put it in quotes" : NULL, "a text");
-    return NULL;
-  }
-  char *copy = memory_copy(node->text, strlen(node->text));
-  if (!copy) {
-    errors_set_exhausted(reader->errors);
-  }
-  return copy;
-}
-
-char *value_read_path(struct reader *reader, const char *name, const struct node *node) {
-  char *text = value_read_text(reader, name, node);
-  const char *slash = strrchr(node->at.file, '/');
-  if (!text || text[0] == '/' || !slash) {
-    return text;
-  }
-  size_t folder = (size_t)(slash - node->at.file) + 1;
-  size_t room = folder + strlen(text) + 1;
-  char *path = memory_new(room, 1);
-  if (path) {
-    snprintf(path, room, "%.*s%s", (int)folder, node->at.file, text);
-  } else {
-    errors_set_exhausted(reader->errors);
-  }
-  free(text);
-  return path;
-}
 
 /* Replaces the text at `target`, keeping the old one if there is no memory. */
 static void store_text(struct reader *reader, const char *text, char **target) {
@@ -334,9 +231,9 @@ static bool is_url(const char *text) {
 static void read_path(struct reader *reader, const struct config_key *key, const struct node *node, size_t limit,
                       void *target) {
   size_t length = node->kind == NODE_TEXT ? strlen(node->text) : 0;
-  if (!is_text(node) || length == 0) {
+  if (!value_is_text(node) || length == 0) {
     bool plain = node->kind == NODE_TEXT && !node->quoted && !node_is_nothing(node);
-    expect(reader, key->name, node, plain ? "put it in quotes if it is the name of a file" : NULL, "a path");
+    value_expect(reader, key->name, node, plain ? "put it in quotes if it is the name of a file" : NULL, "a path");
   } else if (is_url(node->text)) {
     config_errors_add(reader->errors, node->at,
                       strncmp(node->text, "unix:", 5) == 0
@@ -353,7 +250,7 @@ static void read_path(struct reader *reader, const struct config_key *key, const
 
 static void read_socket(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   if (node->kind == NODE_TEXT && strcmp(node->text, "-") == 0) {
-    expect(reader, key->name, node, "write file: \"-\" for standard input or output", "a path");
+    value_expect(reader, key->name, node, "write file: \"-\" for standard input or output", "a path");
     return;
   }
   read_path(reader, key, node, KEYS_SOCKET_PATH, target);
@@ -392,12 +289,12 @@ static bool is_address(const char *text) {
 }
 
 static void read_address(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
-  if (is_text(node) && is_address(node->text)) {
+  if (value_is_text(node) && is_address(node->text)) {
     store_text(reader, node->text, target);
   } else {
-    expect(reader, key->name, node,
-           "write 127.0.0.1:9464 for this machine only, or 0.0.0.0:9464, with a token, for all networks",
-           "a numeric address and a port");
+    value_expect(reader, key->name, node,
+                 "write 127.0.0.1:9464 for this machine only, or 0.0.0.0:9464, with a token, for all networks",
+                 "a numeric address and a port");
   }
 }
 
@@ -406,7 +303,7 @@ static void read_mode(struct reader *reader, const struct config_key *key, const
   if ((length == 3 || length == 4) && strspn(node->text, "01234567") == length && strtoul(node->text, NULL, 8) <= 0777) {
     *(mode_t *)target = (mode_t)strtoul(node->text, NULL, 8);
   } else {
-    expect(reader, key->name, node, "write it in quotes: \"0660\"", "an octal file mode in quotes");
+    value_expect(reader, key->name, node, "write it in quotes: \"0660\"", "an octal file mode in quotes");
   }
 }
 
@@ -416,7 +313,7 @@ static void read_shape(struct reader *reader, const struct config_key *key, cons
   struct config_format *format = target;
   uint64_t product = 1;
   if (node->kind != NODE_LIST || !node->first) {
-    expect(reader, key->name, node, "write it in brackets: [3, 480, 640]", "a list of 1 to 4 sizes");
+    value_expect(reader, key->name, node, "write it in brackets: [3, 480, 640]", "a list of 1 to 4 sizes");
     return;
   }
   for (const struct node *child = node->first; child; child = child->next) {
@@ -445,7 +342,7 @@ static void read_processors(struct reader *reader, const struct config_key *key,
   double number;
   *processors = (struct config_processors){{0}};
   if (node->kind != NODE_LIST || !node->first) {
-    expect(reader, key->name, node, "write it in brackets: [2, 3]", "a list of processors");
+    value_expect(reader, key->name, node, "write it in brackets: [2, 3]", "a list of processors");
     return;
   }
   for (const struct node *child = node->first; child; child = child->next) {
@@ -456,104 +353,18 @@ static void read_processors(struct reader *reader, const struct config_key *key,
   }
 }
 
-/* -- users and groups, whose names the system knows ---------------------------------------------------------------- */
-
-static bool find_user(const char *name, unsigned *id) {
-  const struct passwd *entry = getpwnam(name);
-  *id = entry ? entry->pw_uid : 0;
-  return entry != NULL;
-}
-
-static bool find_group(const char *name, unsigned *id) {
-  const struct group *entry = getgrnam(name);
-  *id = entry ? entry->gr_gid : 0;
-  return entry != NULL;
-}
-
-/* A name that the system knows, or a number; false if an error was added. */
-static bool read_id(struct reader *reader, const struct config_key *key, const struct node *node, bool is_user, unsigned *id) {
-  const char *kind = is_user ? "user" : "group";
-  int64_t number;
-  if (node->kind == NODE_TEXT && units_whole(node->text, &number) == UNITS_OK && number >= 0 && number < UINT32_MAX) {
-    *id = (unsigned)number;
-    return true;
-  }
-  if (!is_text(node) || !*node->text) {
-    expect(reader, key->name, node, NULL, is_user ? "the name or number of a user" : "the name or number of a group");
-    return false;
-  }
-  if (is_user ? find_user(node->text, id) : find_group(node->text, id)) {
-    return true;
-  }
-  char remedy[READER_WHERE];
-  snprintf(remedy, sizeof remedy, "make the %s, or name one that `getent %s` lists", kind, is_user ? "passwd" : "group");
-  config_errors_add(reader->errors, node->at, remedy, "there is no %s '%.80s' on this system", kind, node->text);
-  return false;
-}
-
-static void read_user(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
-  read_id(reader, key, node, true, target);
-}
-
-static void read_group(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
-  read_id(reader, key, node, false, target);
-}
-
-static bool append_id(struct reader *reader, unsigned **ids, unsigned *count, unsigned id) {
-  unsigned *grown = memory_grow(*ids, *count, sizeof *grown);
-  if (!grown) {
-    errors_set_exhausted(reader->errors);
-    return false;
-  }
-  *ids = grown;
-  grown[(*count)++] = id;
-  return true;
-}
-
-/* Appends the ids of a list of names to `*ids`. Each may take a look-up, so there is a limit. */
-static void read_ids(struct reader *reader, const struct config_key *key, const struct node *node, bool is_user, unsigned **ids,
-                     unsigned *count) {
-  if (node->kind != NODE_LIST && !node_is_nothing(node)) {
-    expect(reader, key->name, node, "write it in brackets: [name]", "a list");
-    return;
-  }
-  unsigned entries = 0;
-  for (const struct node *child = node->first; child; child = child->next) {
-    unsigned id;
-    if (entries++ == KEYS_MOST_IDS) {
-      config_errors_add(reader->errors, child->at, "allow a group instead", "'%s' has more than %d entries", key->name,
-                        KEYS_MOST_IDS);
-      return;
-    }
-    bool known = child->kind != NODE_INVALID && read_id(reader, key, child, is_user, &id);
-    if (known && !append_id(reader, ids, count, id)) {
-      return;
-    }
-  }
-}
-
-static void read_users(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
-  struct config_allow *allow = target;
-  read_ids(reader, key, node, true, &allow->users, &allow->user_count);
-}
-
-static void read_groups(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
-  struct config_allow *allow = target;
-  read_ids(reader, key, node, false, &allow->groups, &allow->group_count);
-}
-
 void value_read(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   typedef void value_reader(struct reader * reader, const struct config_key *key, const struct node *node, void *target);
   static value_reader *const readers[] = {
-      [KEY_CHOICE] = read_choice,   [KEY_COUNT] = read_count,       [KEY_LANES] = read_lanes,
-      [KEY_DEVICE] = read_count,    [KEY_DURATION] = read_duration, [KEY_SIZE] = read_size,
-      [KEY_RATE] = read_rate,       [KEY_FLAG] = read_flag,         [KEY_TRUE] = read_true,
-      [KEY_SOCKET] = read_socket,   [KEY_FILE] = read_file,         [KEY_ADDRESS] = read_address,
-      [KEY_MODE] = read_mode,       [KEY_USER] = read_user,         [KEY_GROUP] = read_group,
-      [KEY_USERS] = read_users,     [KEY_GROUPS] = read_groups,     [KEY_PIXELS] = read_pixels,
-      [KEY_DTYPE] = read_dtype,     [KEY_SHAPE] = read_shape,       [KEY_FREQUENCY] = read_frequency,
-      [KEY_PACE] = read_pace,       [KEY_PATH] = read_path_here,    [KEY_TEXT] = read_text,
-      [KEY_DEVICES] = read_devices, [KEY_WAIT] = read_wait,         [KEY_PROCESSORS] = read_processors,
+      [KEY_CHOICE] = read_choice,     [KEY_COUNT] = read_count,         [KEY_LANES] = read_lanes,
+      [KEY_DEVICE] = read_count,      [KEY_DURATION] = read_duration,   [KEY_SIZE] = read_size,
+      [KEY_RATE] = read_rate,         [KEY_FLAG] = read_flag,           [KEY_TRUE] = read_true,
+      [KEY_SOCKET] = read_socket,     [KEY_FILE] = read_file,           [KEY_ADDRESS] = read_address,
+      [KEY_MODE] = read_mode,         [KEY_USER] = value_read_user,     [KEY_GROUP] = value_read_group,
+      [KEY_USERS] = value_read_users, [KEY_GROUPS] = value_read_groups, [KEY_PIXELS] = read_pixels,
+      [KEY_DTYPE] = read_dtype,       [KEY_SHAPE] = read_shape,         [KEY_FREQUENCY] = read_frequency,
+      [KEY_PACE] = read_pace,         [KEY_PATH] = read_path_here,      [KEY_TEXT] = read_text,
+      [KEY_DEVICES] = read_devices,   [KEY_WAIT] = read_wait,           [KEY_PROCESSORS] = read_processors,
   };
   if (node->kind != NODE_INVALID) {
     readers[key->type](reader, key, node, target);

@@ -50,7 +50,8 @@ def verdicts(document):
 
 def expected_status(document):
     """What the machine itself gives cause for, wherever this runs."""
-    due = any(entry["improve"] in ("slots", "spin", "graph", "reader", "processors", "instances") for entry in document["pipelines"].values())
+    changes = ("slots", "spin", "graph", "reader", "processors", "instances")
+    due = any(entry["improve"] in changes for entry in document["pipelines"].values())
     return 2 if due or "better" in verdicts(document).values() else 0
 
 
