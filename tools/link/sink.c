@@ -188,6 +188,7 @@ static void take_result(struct link *link, const struct framed_result *result, i
 
 static void send_due(struct link *link, int64_t now) {
   struct sink *sink = link->state;
+  broker_flush(&link->broker); /* or the ping of this very moment would count as what has not left */
   bool stuck = broker_is_stuck(&link->broker);
   sink->due = INT64_MAX;
   for (unsigned i = 0; i < FLIGHTS; i++) {
