@@ -71,7 +71,8 @@ static struct frame_format input_of(const struct stage_entry *entry, uint32_t wi
 static float detector_says(unsigned candidate, unsigned column, unsigned first_class) {
   unsigned object = candidate / 10 % 40;
   bool found = candidate % 10 == 0;
-  const float box[] = {(float)(object % 8 * 75 + 40 + candidate % 7), (float)(object / 8 * 110 + 50 + candidate % 5), 60, 90};
+  unsigned at = object % 8, line = object / 8;
+  const float box[] = {(float)(at * 75 + 40 + candidate % 7), (float)(line * 110 + 50 + candidate % 5), 60, 90};
   if (column < 4) {
     return box[column];
   }
