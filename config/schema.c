@@ -206,10 +206,8 @@ static void put_type(struct schema *schema, const struct config_key *key) {
     put_words(schema, key->choices);
     break;
   case KEY_PIXELS:
-    put_words(schema, schema->vocabulary->pixels);
-    break;
   case KEY_DTYPE:
-    put_words(schema, schema->vocabulary->dtypes);
+    put_words(schema, key->type == KEY_PIXELS ? schema->vocabulary->pixels : schema->vocabulary->dtypes);
     break;
   case KEY_DEVICES:
     put_devices(schema, key);

@@ -152,10 +152,9 @@ static void write_value(const struct writer *writer, const struct config_key *ke
     fputs(key->choices[*(const unsigned *)value], writer->out);
     break;
   case KEY_PIXELS:
-    fputs(writer->vocabulary->pixels[*(const unsigned *)value], writer->out);
-    break;
   case KEY_DTYPE:
-    fputs(writer->vocabulary->dtypes[*(const unsigned *)value], writer->out);
+    fputs((key->type == KEY_PIXELS ? writer->vocabulary->pixels : writer->vocabulary->dtypes)[*(const unsigned *)value],
+          writer->out);
     break;
   case KEY_LANES:
   case KEY_COUNT:
@@ -172,10 +171,8 @@ static void write_value(const struct writer *writer, const struct config_key *ke
     write_number(writer, key, value);
     break;
   case KEY_FLAG:
-    fputs(*(const bool *)value ? "true" : "false", writer->out);
-    break;
   case KEY_TRUE:
-    fputs("true", writer->out);
+    fputs(key->type == KEY_TRUE || *(const bool *)value ? "true" : "false", writer->out);
     break;
   case KEY_SOCKET:
   case KEY_FILE:
