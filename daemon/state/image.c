@@ -214,8 +214,6 @@ bool image_look_into(int fd) {
   return head->disowned == 0;
 }
 
-bool image_left_is_there(void) { return left.base; }
-
 uint64_t image_left_born(void) { return left.base ? ((const struct head *)left.base)->born : 0; }
 
 const void *image_left_front(void) { return left.base ? left.base + IMAGE_FRONT : NULL; }

@@ -62,8 +62,7 @@ static inline bool mark_is_set(const struct mark *mark) { return atomic_load_exp
 /* Maps the image of another process; takes the descriptor over. False: it is none of this version, or was disowned. One that
  * was disowned is there to read all the same, for what is checked as a whole. */
 bool image_look_into(int fd);
-bool image_left_is_there(void); /* and of this version */
-uint64_t image_left_born(void); /* 0: none is there */
+uint64_t image_left_born(void); /* 0: none is there, or none of this version */
 const void *image_left_front(void);
 int image_left_fd(void);    /* of that one, also if it was none; -1: there was none */
 void image_look_away(void); /* idempotent */
