@@ -14,6 +14,7 @@ static Suite *backend_suite(void) {
   backend_add_frames(group);
   backend_add_times(group);
   backend_add_errors(group);
+  backend_add_joint(group);
   suite_add_tcase(suite, group);
   return suite;
 }
