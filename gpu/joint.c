@@ -149,10 +149,16 @@ static void unpin(struct gpu_device *device, void *base, size_t bytes) {
   gpu_unpin(((struct joint_device *)device)->members[0], base, bytes);
 }
 
+static int node(const struct gpu_device *base, unsigned slot) {
+  const struct joint_device *device = (const struct joint_device *)base;
+  return device->members[slot % device->count]->node;
+}
+
 static void close_device(struct gpu_device *device) { free(device); }
 
 static const struct gpu_backend joint_backend = {
     .close = close_device,
+    .node = node,
     .pin = pin,
     .unpin = unpin,
     .program_new = program_new,
@@ -167,15 +173,6 @@ static const struct gpu_backend joint_backend = {
     .late = late,
 };
 
-/* Where all of them are near to one node, that. */
-static int common_node(struct gpu_device *const *devices, unsigned count) {
-  int node = devices[0]->node;
-  for (unsigned i = 1; i < count; i++) {
-    node = devices[i]->node == node ? node : GPU_NO_NODE;
-  }
-  return node;
-}
-
 struct gpu_device *gpu_join(struct gpu_device *const *devices, unsigned count, struct gpu_error *error) {
   struct joint_device *joint = calloc(1, sizeof *joint + count * sizeof(struct gpu_device *));
   if (!joint) {
@@ -186,7 +183,7 @@ struct gpu_device *gpu_join(struct gpu_device *const *devices, unsigned count, s
   joint->backend.name = devices[0]->backend->name;
   joint->base.backend = &joint->backend;
   joint->base.workers = devices[0]->workers;
-  joint->base.node = common_node(devices, count);
+  joint->base.node = GPU_NO_NODE;
   memcpy(joint->base.name, devices[0]->name, sizeof joint->base.name);
   joint->count = count;
   memcpy(joint->members, devices, count * sizeof(struct gpu_device *));
