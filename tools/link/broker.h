@@ -33,10 +33,10 @@ struct broker {
   pthread_t owner;    /* who makes all calls but, where it likes, broker_connect() */
   _Atomic bool lost, writes;
   int socket;
-  uint64_t delivered;    /* of a source's work queue, as of the connection; 0: none, or its stream keeps what is done */
-  int64_t made;          /* when its consumer was made */
-  bool keeps;            /* what should be its queue never lets go of a frame */
-  char why[BROKER_TEXT]; /* it could not connect, or why it was lost */
+  uint64_t delivered;         /* of a source's work queue, as of the connection; 0: none, or its stream keeps what is done */
+  int64_t made;               /* when its consumer was made */
+  bool keeps;                 /* what should be its queue never lets go of a frame */
+  char why[BROKER_TEXT];      /* it could not connect, or why it was lost */
   natsMsg *read[BROKER_READ]; /* small messages that are to be freed */
   unsigned read_count;
   /* What the server refused, each once, as far as there is room; and how much of it was said. */

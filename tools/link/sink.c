@@ -4,7 +4,7 @@
  * Each result is copied into a message, whose name (`Nats-Msg-Id`) the stream stores once however often it comes. With `block`
  * the pipeline gets its slot back when the stream has answered, and counts the frame as emitted then; what has no answer is
  * sent again, also over the next connection. If the link dies, the pipeline gives whoever comes next what was not given back.
- * With `drop` the slot goes back at once.
+ * With `drop` the slot goes back at once, and while the broker does not answer, the link leaves the pipeline.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -17,6 +17,7 @@
 
 enum { FLIGHTS = 256, NAME = 192 };
 #define ANSWER_WAIT   (2000 * MS)
+#define SILENCE       (1000 * MS)
 #define REFUSED_FIRST (100 * MS)
 #define REFUSED_MOST  (5000 * MS)
 
@@ -39,6 +40,7 @@ struct sink {
   unsigned serial;
   size_t bytes;
   int64_t due;  /* of the flight that is due first, or earlier */
+  int64_t calm; /* until then there is an answer, with `drop`, or it is asked for one */
   bool refuses; /* the stream refused the last one */
   bool waits;   /* `waiting` found no memory for its message */
   struct framed_result waiting;
@@ -180,6 +182,7 @@ static bool begin_flight(struct link *link, const struct framed_result *result, 
   flight->bytes = result->size;
   flight->sent = 0;
   flight->refused = 0;
+  sink->calm = sink->count == 0 ? now + SILENCE : sink->calm;
   sink->count++;
   sink->bytes += result->size;
   atomic_store(&link->in_flight, sink->count);
@@ -236,6 +239,23 @@ static void send_due(struct link *link, int64_t now) {
   }
 }
 
+/* Asks for an answer when the broker has given none for a while: of one that hangs, whatever comes says that it goes on. */
+static int64_t watch_silence(struct link *link, int64_t now) {
+  struct sink *sink = link->state;
+  char subject[128], reply[128];
+  if (!drops(link) || (sink->count == 0 && !link->silent)) {
+    return INT64_MAX;
+  }
+  if (now >= sink->calm) {
+    link_hear_broker(link, false);
+    sink->calm = now + SILENCE;
+    snprintf(subject, sizeof subject, "$JS.API.STREAM.INFO.%s", link->settings->stream);
+    snprintf(reply, sizeof reply, "%s.there", link->broker.address);
+    natsConnection_PublishRequest(link->broker.connection, subject, reply, "", 0);
+  }
+  return sink->calm;
+}
+
 static int64_t sink_turn(struct link *link, int64_t now) {
   struct sink *sink = link->state;
   struct framed_result result;
@@ -251,7 +271,8 @@ static int64_t sink_turn(struct link *link, int64_t now) {
   while (sink_wanted(link) != 0 && framed_receive(link->client, &result) > 0) {
     take_result(link, &result, now);
   }
-  return sink->count > 0 ? sink->due : INT64_MAX;
+  int64_t silence = watch_silence(link, now), due = sink->count > 0 ? sink->due : INT64_MAX;
+  return due < silence ? due : silence;
 }
 
 /* -- in ---------------------------------------------------------------------------------------------------------------- */
@@ -310,7 +331,10 @@ static void take_answer(struct link *link, struct flight *flight, const natsMsg 
 static void sink_take_message(struct link *link, natsMsg *message) {
   struct sink *sink = link->state;
   char *end;
-  unsigned long index = strtoul(broker_answer(&link->broker, message), &end, 10), serial = strtoul(end + (*end == '.'), NULL, 10);
+  sink->calm = link_clock() + SILENCE;
+  link_hear_broker(link, true);
+  unsigned long index = strtoul(broker_answer(&link->broker, message), &end, 10),
+                serial = strtoul(end + (*end == '.'), NULL, 10);
   if (index < FLIGHTS) {
     struct flight *flight = &sink->flights[index];
     if (flight->away && flight->serial == serial) {
