@@ -417,7 +417,7 @@ static struct diagnosis_figures of_one_device(const struct diagnosis_figures *fi
 
 static void diagnose_one(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   const struct overlap_work measured = measured_work(figures);
-  *diagnosis = (struct diagnosis){.work = diagnosis_work(figures)};
+  *diagnosis = (struct diagnosis){.work = diagnosis_work(figures), .devices = figures->devices};
   diagnosis->bound_by = find_bound(figures, &diagnosis->work);
   heed_pace(figures, diagnosis->bound_by, &diagnosis->work);
   if (diagnosis->bound_by == BOUND_KERNEL && figures->model.instances > 0 && advice_model_share(figures) > MOST_OF_IT) {

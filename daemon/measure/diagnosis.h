@@ -121,7 +121,8 @@ struct diagnosis {
   enum bound bound_by;
   enum improvement improve;
   double gain;                   /* with the change, frames a second would be this many times as many; 1: nothing is foretold */
-  struct overlap_work work;      /* microseconds, slots and turnaround of the model that says so */
+  struct overlap_work work;      /* microseconds, slots and turnaround of the model that says so: of one device, */
+  unsigned devices;              /* of so many */
   char advice[DIAGNOSIS_ADVICE]; /* one sentence, without a full stop */
 };
 
