@@ -244,6 +244,7 @@ static bool is_present(const struct config_key *key, const void *value) {
            : key->child == SECTION_ROTATE   ? rotate->every_ns != 0 || rotate->size != 0
            : key->child == SECTION_BATCH    ? ((const struct config_batch *)value)->most > 0
            : key->child == SECTION_SHADOW   ? ((const struct config_shadow *)value)->file != NULL
+           : key->child == SECTION_SHARE    ? ((const struct config_pipeline *)value)->share > 0
            : key->child == SECTION_ALLOW    ? allow->user_count + allow->group_count > 0
            : key->child == SECTION_REALTIME ? config->realtime.policy != CONFIG_POLICY_OTHER || config->realtime.lock ||
                                                   has_processors(&config->realtime.processors)

@@ -71,6 +71,7 @@ struct gpu_program {
   bool silent;                  /* during the warm-up: being told of a frame wakes nobody */
   struct gpu_measured measured;
   struct gpu_costs costs;
+  struct gpu_share share;
   void *sessions[GPU_MAX_STAGES]; /* what the stages' begin() made */
   size_t device_bytes;            /* what the backend has allocated on the device; 0 where the device is the host */
 };

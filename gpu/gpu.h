@@ -193,6 +193,8 @@ struct gpu_options {
   enum gpu_order_choice order; /* of copies; the CPU backend makes none */
   enum gpu_copy_choice copy;
   enum gpu_priority priority; /* of its frames before those of other programs of the device */
+  unsigned share;             /* percent of a GPU's multiprocessors that its kernels keep to; 0: all */
+  const char *owner;          /* whose programs have that share together */
   bool weigh;                 /* whether the warm-up measures what frames cost, unless a slot is spared */
 };
 
@@ -208,6 +210,13 @@ bool gpu_program_graph(const struct gpu_program *program);
 /* After the warm-up: whether kernels make the copies. Any thread. */
 bool gpu_program_copies_by_kernel(const struct gpu_program *program);
 unsigned gpu_program_timed_one_in(const struct gpu_program *program);
+
+/* Of a program that asked for a share. */
+struct gpu_share {
+  unsigned processors, of; /* multiprocessors of it and of the device; 0: it has none, and the whole device */
+  char why[GPU_TEXT];      /* then */
+};
+void gpu_program_share(const struct gpu_program *program, struct gpu_share *share);
 
 /* What the warm-up measured to decide it, in ns from frame to frame with all slots busy; 0 where it did not. */
 struct gpu_measured {
