@@ -93,6 +93,7 @@ static inline void stage_count(struct stage_counter *counter, uint64_t sequence)
 void gpu_expect_library(void);
 bool gpu_expects_library(void);
 bool gpu_hurries(void); /* see gpu_hurry() */
+void gpu_tell_of_thread(pthread_t thread);
 
 #ifdef FRAMED_FAULTS
 bool gpu_fault_has_lost(unsigned device); /* see stages/fault.h */

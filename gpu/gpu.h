@@ -11,6 +11,8 @@
 #ifndef FRAMED_GPU_GPU_H
 #define FRAMED_GPU_GPU_H
 
+#include <pthread.h>
+
 #include "gpu/priority.h"
 #include "gpu/stage.h"
 
@@ -31,6 +33,11 @@ struct gpu_device;
 /* Whether devices and models are opened for a service that stands still meanwhile: then nothing is searched for or weighed that
  * may be left as it is. Any thread. */
 void gpu_hurry(bool hurries);
+
+/* Who is told of each thread that puts frames on a GPU beside those that submit them, before it has any (NULL: nobody). While there
+ * are no programs; it is called by threads that set up. */
+typedef void gpu_new_thread(void *context, pthread_t thread);
+void gpu_on_thread(gpu_new_thread *told, void *context);
 
 /* Says how many slots the programs on one device will have, so that each has a hardware queue of its own (there are 32 at
  * most). Every queue makes a process slower to start and to end: by 15 ms and 10 ms on an H200. Without this call there are as

@@ -53,6 +53,7 @@ struct engine {
   size_t *loads; /* bytes a frame of the sessions on each lane */
   unsigned lane_count;
   struct processors processors;
+  struct config_realtime realtime; /* of threads beside lanes */
 };
 
 /* engine_devices.c */
