@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 
+BACKEND = os.environ.get("FRAMED_BACKEND", "cpu")
 RATES = (30, 200)
 FIGURES = ("p50_us", "p99_us", "p999_us", "max_us", "generator_late_p999_us")
 SIZE = 65536
@@ -26,8 +27,8 @@ CLIENT_PRIORITY = 60  # above the lanes, so that its own lateness is not theirs
 @contextlib.contextmanager
 def daemon(programs, place, realtime):
     source = {"socket": f"{place}/cam0", "protocol": "native", "format": {"dtype": "uint8", "shape": [SIZE]}}
-    config = {"status": {"socket": f"{place}/status"}, "gpu": {"backend": os.environ.get("FRAMED_BACKEND", "cpu")}, "lanes": 1, "log": {"level": "error"},
-              "pipelines": {"cam0": {"source": source, "completion": "spin", "sink": {"reply": True, "protocol": "native"}}}}
+    config = {"status": {"socket": f"{place}/status"}, "gpu": {"backend": BACKEND}, "lanes": 1, "log": {"level": "error"},
+              "pipelines": {"cam0": {"source": source, "completion": "spin" if BACKEND == "cuda" else "callback", "sink": {"reply": True, "protocol": "native"}}}}
     if realtime:
         config["realtime"] = {"policy": "fifo", "priority": 20, "lock": True}
     file = pathlib.Path(place) / "framed.yaml"
@@ -61,7 +62,7 @@ def stress():
 
 def measure(programs, place, rate, seconds):
     words = ["chrt", "-f", str(CLIENT_PRIORITY), programs / "framebench", "load", "-s", f"{place}/status", "--json",
-             "--rate", str(rate), "--spin", "--warm-up", "1s", "--duration", f"{seconds}s", "cam0"]
+             "--rate", str(rate), "--warm-up", "1s", "--duration", f"{seconds}s", "cam0"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=seconds + 30, check=False)
     if done.returncode != 0:
         sys.exit(done.stderr)
