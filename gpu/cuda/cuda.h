@@ -109,7 +109,7 @@ struct cuda_slot {
   struct stage_call call;
   struct stage_run run;
   unsigned batch;
-  cudaEvent_t ready; /* without timing; NULL if no stage does */
+  cudaEvent_t ready; /* NULL if no stage does */
   const struct cuda_anchor *anchor;
   uint64_t sequence;
   cudaEvent_t last;  /* what says that this frame is done; NULL: the stream itself */

@@ -33,7 +33,8 @@ static bool open_slot(struct cuda_program *program, struct cuda_slot *slot, stru
           CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->state_done, cudaEventDisableTiming)) &&
          (!cuda_order_out(&program->base) ||
           CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->out_done, cudaEventDisableTiming)) &&
-         (!program->hands_any || CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->ready, cudaEventDisableTiming));
+         (!program->hands_any || CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->ready,
+                                           program->base.timed_one_in > 0 ? cudaEventDefault : cudaEventDisableTiming));
 }
 
 /* Waits for stages that have frames of the program. */
