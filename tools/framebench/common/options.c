@@ -6,9 +6,10 @@
 #include <string.h>
 
 static const struct option long_options[] = {
-    {"json", no_argument, NULL, 'j'},          {"quick", no_argument, NULL, 'q'},     {"backend", required_argument, NULL, 'b'},
-    {"device", required_argument, NULL, 'd'},  {"svg", required_argument, NULL, 's'}, {"witness", no_argument, NULL, 'w'},
-    {"devices", required_argument, NULL, 'n'}, {"simulate", no_argument, NULL, 'm'},  {NULL, 0, NULL, 0}};
+    {"json", no_argument, NULL, 'j'},          {"quick", no_argument, NULL, 'q'},
+    {"backend", required_argument, NULL, 'b'}, {"device", required_argument, NULL, 'd'},
+    {"svg", required_argument, NULL, 's'},     {"witness", no_argument, NULL, 'w'},
+    {"devices", required_argument, NULL, 'n'}, {NULL, 0, NULL, 0}};
 
 static const char *const backends[] = {[GPU_BACKEND_AUTO] = "auto", [GPU_BACKEND_CUDA] = "cuda", [GPU_BACKEND_CPU] = "cpu"};
 
