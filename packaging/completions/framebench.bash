@@ -29,7 +29,7 @@ _framebench() {
       return
       ;;
     scale)
-      words="--json --quick --backend --devices --help"
+      words="--json --quick --backend --devices --simulate --help"
       mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word"; [[ $word == -* ]] || compgen -f -- "$word")
       return
       ;;

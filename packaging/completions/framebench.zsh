@@ -31,7 +31,7 @@ _framebench() {
     model) _arguments $measured '1:file:_files' ;;
     scale)
       _arguments '--json[print one JSON document]' '--quick[small sizes and few rounds]' '--backend[where stages run]:backend:(cpu cuda)' \
-        '--devices[at most so many]:number' '(- *)--help[say what the command does]' '1:file:_files'
+        '--devices[at most so many]:number' '--simulate[many cameras on devices that are not there]' '(- *)--help[say what the command does]' '1:file:_files'
       ;;
     overlap) _arguments $measured '--svg[write the timeline as a picture]:file:_files' '--witness[compare with CUPTI]' ;;
     load)

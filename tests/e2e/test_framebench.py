@@ -152,6 +152,23 @@ def test_scale_of_a_model():
     check_scale(sections, ("affine", "work", "model"))
 
 
+def test_cameras_that_are_not_there():
+    _, sections = measured("scale", "--simulate", "--devices", 2)
+    assert [(row["work"], row["what"][:5]) for row in sections["checks"]] == [
+        (work, what) for work in ("affine", "work") for what in ("frame", "us, p")]
+    for row in sections["checks"]:
+        assert row["measured"] > 0 and row["ratio"] == pytest.approx(row["simulated"] / row["measured"], rel=1e-3), row
+    assert sections["targets"][0]["value"] == sum(0.9 <= row["ratio"] <= 1.1 for row in sections["checks"])
+    assert [(row["work"], row["devices"]) for row in sections["simulation"]] == [
+        (work, count) for work in ("affine", "work") for count in (8, 16, 32, 64)]
+    for row in sections["simulation"]:
+        assert 0 < row["kept"] < 1.01 and row["p50_us"] <= row["p99_us"] <= row["longest_us"], row
+        assert row["busiest"] in ("lane", "host", "copy in", "kernel", "copy out") and 0 < row["busy"] < 1.01, row
+    for work in ("affine", "work"):
+        kept = [row["kept"] for row in sections["simulation"] if row["work"] == work]
+        assert kept == sorted(kept) or min(kept) > 0.99, "more devices keep more"
+
+
 def test_tables_for_people():
     done = framebench("limits", *QUICK)
     assert done.returncode == 0 and not done.stderr, done

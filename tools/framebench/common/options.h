@@ -7,7 +7,7 @@
 #include "gpu/gpu.h"
 #include "tools/framectl/common/problem.h"
 
-/* Bits: what not every subcommand takes. SCALE: --devices in the place of --device, and perhaps a file. */
+/* Bits: what not every subcommand takes. SCALE: --devices in the place of --device, --simulate, and perhaps a file. */
 enum option_id { OPTION_SVG = 1, OPTION_WITNESS = 2, OPTION_FILE = 4, OPTION_SCALE = 8 };
 enum { OPTIONS_MOST_DEVICES = 64 };
 
@@ -17,6 +17,7 @@ struct options {
   const char *svg;  /* file for the timeline; NULL: none */
   const char *file; /* the operand, where one is taken */
   unsigned devices; /* at most so many; 0: not given */
+  bool simulate;    /* foretell what is not there */
   enum gpu_backend_choice backend;
   unsigned device;
 };

@@ -3,7 +3,7 @@
 #include "tools/framebench/common/engine.h"
 #include "tools/framebench/common/own_daemon.h"
 
-enum { BYTES = 4 << 20, ROUNDS = 200, QUICK_BYTES = 64 << 10, QUICK_ROUNDS = 2 };
+enum { BYTES = 4 << 20, QUICK_BYTES = 64 << 10, ROUNDS = 200 /* more than two copies long on a GPU */, CPU_ROUNDS = 2 };
 
 static bool add_model(struct work *work, const char *file, struct problem *problem) {
   struct gpu_error error = {0};
@@ -21,9 +21,10 @@ static bool add_model(struct work *work, const char *file, struct problem *probl
   return true;
 }
 
-bool works_init(struct work works[WORK_MOST], unsigned *count, const struct options *options, struct problem *problem) {
+bool works_init(struct work works[WORK_MOST], unsigned *count, const struct options *options, bool cuda,
+                struct problem *problem) {
   size_t bytes = options->quick ? QUICK_BYTES : BYTES;
-  unsigned rounds = options->quick ? QUICK_ROUNDS : ROUNDS;
+  unsigned rounds = cuda ? ROUNDS : CPU_ROUNDS;
   works[0] = (struct work){.name = "affine", .bytes = bytes, .bare = true};
   works[1] = (struct work){.name = "work",
                            .bytes = bytes,

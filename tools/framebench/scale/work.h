@@ -20,7 +20,8 @@ enum { WORK_MOST = 3 };
 
 /* Affine, which the link bounds, work, which the device bounds, and a model where the options name one. To be cleared in any
  * case. Before any use of CUDA: a model is opened and given back. */
-bool works_init(struct work works[WORK_MOST], unsigned *count, const struct options *options, struct problem *problem);
+bool works_init(struct work works[WORK_MOST], unsigned *count, const struct options *options, bool cuda,
+                struct problem *problem);
 void works_clear(struct work works[WORK_MOST], unsigned count);
 
 /* The section `models` of a configuration; to be released. */
