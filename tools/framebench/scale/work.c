@@ -25,17 +25,18 @@ bool works_init(struct work works[WORK_MOST], unsigned *count, const struct opti
                 struct problem *problem) {
   size_t bytes = options->quick ? QUICK_BYTES : BYTES;
   unsigned rounds = cuda ? ROUNDS : CPU_ROUNDS;
-  works[0] = (struct work){.name = "affine", .bytes = bytes, .bare = true};
-  works[1] = (struct work){.name = "work",
-                           .bytes = bytes,
-                           .bare = true,
-                           .rounds = rounds,
-                           .stages = json_pack("[{s:{s:i}}]", "work", "rounds", (int)rounds)};
-  *count = 2;
-  if (options->file && add_model(&works[2], options->file, problem)) {
-    *count = 3;
+  *count = 0;
+  if (options->file) {
+    *count = add_model(&works[0], options->file, problem);
+    return *count > 0;
   }
-  return *count == 3 || !options->file;
+  works[(*count)++] = (struct work){.name = "affine", .bytes = bytes, .bare = true};
+  works[(*count)++] = (struct work){.name = "work",
+                                    .bytes = bytes,
+                                    .bare = true,
+                                    .rounds = rounds,
+                                    .stages = json_pack("[{s:{s:i}}]", "work", "rounds", (int)rounds)};
+  return true;
 }
 
 void works_clear(struct work works[WORK_MOST], unsigned count) {

@@ -16,9 +16,9 @@ struct work {
   const char *file;        /* of a model; NULL: none */
 };
 
-enum { WORK_MOST = 3 };
+enum { WORK_MOST = 2 };
 
-/* Affine, which the link bounds, work, which the device bounds, and a model where the options name one. To be cleared in any
+/* Affine, which the link bounds, and work, which the device bounds; or the model that the options name. To be cleared in any
  * case. Before any use of CUDA: a model is opened and given back. */
 bool works_init(struct work works[WORK_MOST], unsigned *count, const struct options *options, bool cuda,
                 struct problem *problem);
