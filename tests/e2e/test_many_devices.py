@@ -28,10 +28,10 @@ pytestmark = pytest.mark.skipif(BACKEND != "cpu" and there < MOST, reason="there
 
 
 class Many(Daemon):
-    def __init__(self, place, pipelines, count=MOST, faults="60/min", more=None, **keys):
+    def __init__(self, place, pipelines, count=MOST, faults="60/min", timeout="2s", more=None, **keys):
         self.broken = place / "broken"
         self.broken.write_text("")
-        gpu = {"backend": BACKEND, "faults": faults, **({"count": count} if BACKEND == "cpu" else {})}
+        gpu = {"backend": BACKEND, "faults": faults, "timeout": timeout, **({"count": count} if BACKEND == "cpu" else {})}
         seen = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(count)))}
         super().__init__(place, pipelines, gpu=gpu, env={"FRAMED_FAULT_DEVICES": str(self.broken), **seen, **(more or {})}, lanes=2,
                          **keys)
