@@ -44,6 +44,7 @@ struct gpu_backend {
   bool (*times)(struct gpu_program *program, unsigned slot, struct gpu_times *times);
   const char *(*refusal)(struct gpu_program *program, unsigned slot); /* NULL: no stage can refuse a frame there */
   bool (*late)(struct gpu_program *program, unsigned slot);           /* NULL: no frame is left out there */
+  unsigned (*undone)(struct gpu_program *program, unsigned slot);     /* NULL: frames have one device */
 };
 
 /* Dying is the moment in which one thread writes the cause; nobody reads it before the device is dead. */

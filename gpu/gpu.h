@@ -266,6 +266,9 @@ enum gpu_progress gpu_ask(struct gpu_program *program, unsigned slot, struct gpu
  * more after arming: a frame that was done before may or may not wake. False: the device is dead. */
 bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error);
 
+/* [lane] Of a frame in bands, the first of the joined devices whose band is not done, be the device dead or not; 0: all are. */
+unsigned gpu_undone(struct gpu_program *program, unsigned slot);
+
 /* When the frame passed each step, in ns of CLOCK_MONOTONIC as the device's anchor gives it, and for how long the steps served
  * it: a copy's service time excludes the wait for the copy before it on the same engine, and what the device takes to get from
  * that copy to this one, or from one step to the next where the frame is alone. */

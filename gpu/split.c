@@ -90,6 +90,19 @@ static bool split_arm(struct gpu_program *base, unsigned slot, struct gpu_error 
   return true;
 }
 
+static unsigned split_undone(struct gpu_program *base, unsigned slot) {
+  struct split_program *program = (struct split_program *)base;
+  struct gpu_error error;
+  unsigned undone = 0;
+  for (unsigned i = program->count; i-- > 0;) {
+    undone = gpu_ask(program->parts[i].program, slot, &error) != GPU_DONE ? i : undone;
+  }
+  for (unsigned i = program->count; i-- > 0;) { /* it may never have had its band */
+    undone = gpu_is_lost(program->parts[i].program->device) ? i : undone;
+  }
+  return undone;
+}
+
 static void raise_to(int64_t *most, int64_t value) { *most = value > *most ? value : *most; }
 
 /* Of the band that took longest for each step, since all go at once. */
@@ -245,6 +258,7 @@ static const struct gpu_backend split_backend = {
     .arm = split_arm,
     .times = split_times,
     .late = split_late,
+    .undone = split_undone,
 };
 
 struct gpu_device *gpu_join_rows(struct gpu_device *const *members, unsigned count, struct gpu_error *error) {
