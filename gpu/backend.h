@@ -149,8 +149,8 @@ struct gpu_chain {
   struct frame_format input;
   size_t input_bytes, output_bytes;
   unsigned length;
-  bool takes_source; /* some stage does, so that what came in is kept until the frame is done */
-  unsigned prepared; /* so many plans may have something to release */
+  bool takes_source;                  /* some stage does, so that what came in is kept until the frame is done */
+  unsigned prepared;                  /* so many plans may have something to release */
   struct gpu_stage_request *requests; /* whose texts are gone, which no stage with a border has */
   /* Stages with state run in frame order from the first of them to the last; -1 where there is none. */
   int first_stateful, last_stateful;

@@ -3,15 +3,15 @@
  * frame's.
  *
  * A band takes as many rows beyond its own as all stages together reach, straight from the frame that came in, so that bands
- * have nothing to tell each other. What a stage makes of the outermost of these rows is wrong, since it takes the band's edge for
- * the frame's; but that spreads by its own border a stage, and so never gets to the band's own rows.
+ * have nothing to tell each other. What a stage makes of the outermost of these rows is wrong, since it takes the band's edge
+ * for the frame's; but that spreads by its own border a stage, and so never gets to the band's own rows.
  */
 #include "gpu/backend.h"
 #include "gpu/stages/prepare.h"
 
 static bool refuse(const struct gpu_chain *chain, unsigned index, const char *why, struct gpu_error *error) {
-  gpu_error_set(error, 0, "leave `split` out, or this stage", "stages[%u] (%s) cannot compute a frame in bands of rows: %s", index,
-                chain->plans[index].stage->name, why);
+  gpu_error_set(error, 0, "leave `split` out, or this stage", "stages[%u] (%s) cannot compute a frame in bands of rows: %s",
+                index, chain->plans[index].stage->name, why);
   error->stage = (int)index;
   return false;
 }

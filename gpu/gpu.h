@@ -186,7 +186,7 @@ struct gpu_costs {
 
 /* What of a result a program copies to its output: so many pieces of `bytes`. For frames that are bands of others. */
 struct gpu_cut {
-  size_t from, to; /* where the first piece lies in the result and in the output; */
+  size_t from, to;               /* where the first piece lies in the result and in the output; */
   size_t from_stride, to_stride; /* from there to the next */
   size_t bytes;
   unsigned count; /* 0: all of the result */

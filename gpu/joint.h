@@ -17,7 +17,8 @@ struct joint_device {
 struct gpu_device *joint_new(const struct gpu_backend *backend, struct gpu_device *const *devices, unsigned count,
                              struct gpu_error *error);
 
-/* What the first of the programs that one consists of has found out holds for the others, as they are alike, and for the one. */
+/* What the first of the programs that one consists of has found out holds for the others, as they are alike, and for the one.
+ */
 void joint_choose_alike(struct gpu_program *program, const struct gpu_program *first);
 void joint_take_choices(struct gpu_program *program, const struct gpu_program *first);
 

@@ -1,10 +1,10 @@
 /*
- * Several devices of one backend as one, so that each computes a band of the rows of every frame: see bands.c. Slot i of a program
- * is slot i of one program a device, which takes its band from the slot's input, and brings its rows to their place in the slot's
- * output. A frame is done once all bands are.
+ * Several devices of one backend as one, so that each computes a band of the rows of every frame: see bands.c. Slot i of a
+ * program is slot i of one program a device, which takes its band from the slot's input, and brings its rows to their place in
+ * the slot's output. A frame is done once all bands are.
  *
- * Results that are no rows are merged here, by whoever asks first whether the frame is done: a few bytes a device, which the host
- * adds up in less time than devices take to tell each other.
+ * Results that are no rows are merged here, by whoever asks first whether the frame is done: a few bytes a device, which the
+ * host adds up in less time than devices take to tell each other.
  */
 #include "gpu/joint.h"
 
@@ -18,9 +18,9 @@ struct split_part {
 
 struct split_program {
   struct gpu_program base;
-  unsigned count;                                         /* of bands: no more than devices */
+  unsigned count; /* of bands: no more than devices */
   void (*merge)(const struct stage_plan *plan, const void *const *bands, unsigned count, void *output); /* or NULL */
-  unsigned char *results;                                 /* pinned, of the bands of each slot, where they are merged */
+  unsigned char *results; /* pinned, of the bands of each slot, where they are merged */
   size_t result_stride, results_bytes;
   void *outputs[GPU_MAX_SLOTS];
   bool merged[GPU_MAX_SLOTS];

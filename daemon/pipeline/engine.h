@@ -97,8 +97,8 @@ uint64_t engine_place_bits(const struct engine_place *place);
 unsigned engine_place_turns(const struct engine_place *place);
 
 /* Places sessions of a pipeline, each with `bytes` a frame and `needed` bytes of device memory, on the devices that it names:
- * each on one of them, on all where the pipeline splits frames, or where it spreads them, as many as it has slots. Set-up thread; they are taken
- * off again one by one. */
+ * each on one of them, on all where the pipeline splits frames, or where it spreads them, as many as it has slots. Set-up
+ * thread; they are taken off again one by one. */
 bool engine_place_sessions(struct engine *engine, const struct config_pipeline *config, struct engine_place *places,
                            unsigned count, size_t bytes, size_t needed, struct failure *failure);
 void engine_take_off(struct engine *engine, const struct engine_place *place, size_t bytes);

@@ -424,7 +424,7 @@ static void choose_devices(struct engine *engine, struct placement_device *devic
 static bool settle_on(struct engine *engine, struct placement_device *devices, struct engine_place *place, size_t bytes,
                       size_t needed, struct failure *failure) {
   struct gpu_device *members[GPU_MAX_SLOTS];
-  struct gpu_error error;
+  struct gpu_error error = {.stage = -1};
   for (unsigned i = 0; i < place->count; i++) {
     struct opened *opened = find_device(engine, place->on[i].number);
     members[i] = opened->device;
@@ -450,8 +450,10 @@ static unsigned devices_of_each(const struct config_pipeline *config, uint64_t o
 
 /* Of what a session needs on one device, that on each of several: some of its slots, or about so much of each. */
 static size_t share_of_each(const struct config_pipeline *config, size_t needed, unsigned each) {
-  const unsigned slots = (config->slots + each - 1) / each;
-  return config->split == CONFIG_SPLIT_ROWS ? needed / each : each > 1 ? needed / config->slots * slots : needed;
+  if (each < 2) {
+    return needed;
+  }
+  return config->split == CONFIG_SPLIT_ROWS ? needed / each : needed / config->slots * ((config->slots + each - 1) / each);
 }
 
 bool engine_place_sessions(struct engine *engine, const struct config_pipeline *config, struct engine_place *places,

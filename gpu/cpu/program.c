@@ -160,7 +160,9 @@ static void make_call(struct cpu_slot *slot, unsigned index) {
   slot->call = (struct stage_call){
       .input = (index == 0 ? (const unsigned char *)slot->buffers.input : slot->memory + layout->buffer[index % 2]) +
                plan->input_offset,
-      .output = index + 1 == chain->length && program->base.options.cut.count == 0 ? slot->buffers.output : slot->memory + layout->buffer[(index + 1) % 2],
+      .output = index + 1 == chain->length && program->base.options.cut.count == 0
+                    ? slot->buffers.output
+                    : slot->memory + layout->buffer[(index + 1) % 2],
       .source = chain->takes_source ? slot->buffers.input : NULL,
       .state = plan->state_bytes > 0 ? state : NULL,
       .scratch = plan->scratch_bytes > 0 ? slot->memory + layout->scratch : NULL,

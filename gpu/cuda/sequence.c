@@ -156,8 +156,8 @@ static bool copy_out(struct cuda_slot *slot, const struct cuda_pass *pass, struc
   const unsigned char *result = slot->memory + program->layout.buffer[chain->length % 2];
   bool ordered = cuda_order_out(&program->base);
   return record(slot, slot->computed, pass, error) && (!ordered || cuda_order_begin_out(slot, error)) &&
-         copy_result(slot, result, pass, error) &&
-         record(slot, slot->copied_out, pass, error) && (!ordered || cuda_order_end_out(slot, error));
+         copy_result(slot, result, pass, error) && record(slot, slot->copied_out, pass, error) &&
+         (!ordered || cuda_order_end_out(slot, error));
 }
 
 static void CUDART_CB on_done(void *argument) {

@@ -1,7 +1,8 @@
 /*
  * What it takes to compute frames in bands of rows on several GPUs, and that every result is that of one: blur and stats, from
- * small frames to 8K, on 1, 2, 4 and 8 devices, as far as there are so many. Prints a table: microseconds for a frame that is alone,
- * from the call that submits it to the answer that it is done, in the median; and from frame to frame with all slots busy.
+ * small frames to 8K, on 1, 2, 4 and 8 devices, as far as there are so many. Prints a table: microseconds for a frame that is
+ * alone, from the call that submits it to the answer that it is done, in the median; and from frame to frame with all slots
+ * busy.
  *
  *   gpu-split [--cpu]
  *
