@@ -129,6 +129,8 @@ bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
 /* Before that, while no lane runs: the recording gets back its file, so that it takes what is still to be written. */
 void pipeline_recall_recording(struct pipeline *pipeline);
 void pipeline_put(struct pipeline *pipeline, struct codec *codec);
+/* Adds the files that its stages were prepared from to a list as kept_list() does. */
+unsigned pipeline_files(const struct pipeline *pipeline, struct kept_file *list, unsigned count, unsigned most);
 
 /* -- commands ------------------------------------------------------------------------------------------------- */
 
