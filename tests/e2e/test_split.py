@@ -1,20 +1,16 @@
 """`split: rows`: each frame on several devices, in bands of its rows; what comes of it is what comes of one device.
 
-The devices are those of the CPU backend, as in test_many_devices.py, or as many GPUs as there are.
+The devices are those of test_many_devices.py.
 """
 
-import glob
 import json
 
 import numpy as np
 import pytest
 
-from harness import BACKEND, Background, Daemon, complete, pipeline, run_framed
-from test_many_devices import LOST, SIZE, Many, Traffic
+from harness import Background, complete, pipeline, run_framed
+from test_many_devices import LOST, SIZE, Many, Traffic, pytestmark  # noqa: F401
 from test_spread import carry, strike
-
-on_cpus = pytest.mark.skipif(BACKEND != "cpu", reason="the devices are those of the CPU backend")
-GPUS = 4 if BACKEND == "cpu" else len(glob.glob("/dev/nvidia[0-9]*"))
 
 SMALL = {"pixels": "gray", "width": 32, "height": SIZE // 32}  # two bands of rows that begin at aligned addresses
 
@@ -32,7 +28,7 @@ def through(daemon, name, frames, result_bytes):
 
 
 @pytest.mark.parametrize("completion", ["callback", "spin"])
-@pytest.mark.parametrize("count", [count for count in (2, 4) if count <= GPUS])
+@pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("stages, result", [
     ([{"affine": {"scale": 0.5}}, {"blur": {"sigma": 1.5}}], 3 * 640 * 360),
     ([{"convert": {"to": "gray"}}, {"blur": {"sigma": 4}}, {"sobel": {}}, {"threshold": {"level": 20}}], 640 * 360),
@@ -42,16 +38,13 @@ def through(daemon, name, frames, result_bytes):
 def test_bands_are_the_frame(place, completion, count, stages, result):
     given = {"pixels": "rgb24", "width": 640, "height": 360}
     frames = np.random.default_rng(count).integers(0, 256, (6, 360, 640, 3), np.uint8)
-    entries = {"cam0": {**split(stages, given, completion=completion), "devices": list(range(count))},
-               "cam1": pipeline(given, stages=stages)}
-    gpu = {"backend": "cpu", "count": count} if BACKEND == "cpu" else {"backend": "cuda"}
-    with Daemon(place, entries, gpu=gpu) as daemon:
+    entries = {"cam0": split(stages, given, completion=completion), "cam1": pipeline(given, stages=stages)}
+    with Many(place, entries, count=count) as daemon:
         assert through(daemon, "cam0", frames, result) == through(daemon, "cam1", frames, result)
         assert daemon.view()["devices"] == list(range(count))
         daemon.account(came=6, emitted=6)
 
 
-@on_cpus
 @pytest.mark.parametrize("kind, timeout", [("illegal", "20s"), ("hang", "700ms")])
 def test_a_fault_costs_no_frame(place, kind, timeout):
     with Many(place, {"cam0": split([strike(kind, 21)])}, count=3, timeout=timeout) as daemon:
@@ -59,13 +52,11 @@ def test_a_fault_costs_no_frame(place, kind, timeout):
         assert daemon.view()["devices"] == [0, 1, 2]
 
 
-@on_cpus
 def test_a_frame_that_strikes_alone_twice_is_dropped_and_the_others_go_on(place):
     with Many(place, {"cam0": split([strike("illegal", 20, again="yes")])}) as daemon:
         carry(daemon, 60, lost=[20])
 
 
-@on_cpus
 def test_frames_go_on_over_the_devices_that_are_left(place):
     """The device that fails has one band of each frame only, and is the one that is left out."""
     with Many(place, {"cam0": split(sink={"reply": True})}, count=2) as daemon:
