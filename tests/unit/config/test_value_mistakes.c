@@ -27,8 +27,8 @@ static const struct mistake mistakes[] = {
      "    zebra: 3\n"
      "    ^~~~~\n"
      "  keys are device, devices, spread, split, source, slots, completion, spin_for, graph, overload, deadline, priority, "
-     "stages, "
-     "sink, record\n"},
+     "share, "
+     "stages, sink, record\n"},
     {"unknown key at the top", PIPELINE("") "piplines: {}\n",
      "t.yaml:5:1: unknown key 'piplines' in the file\n"
      "    piplines: {}\n"
