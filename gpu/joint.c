@@ -117,6 +117,7 @@ void joint_take_choices(struct gpu_program *program, const struct gpu_program *f
   program->timed_one_in = first->timed_one_in;
   program->measured = first->measured;
   program->costs = first->costs;
+  program->share = first->share;
 }
 
 static bool warm_up(struct gpu_program *base, struct gpu_error *error) {
