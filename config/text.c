@@ -37,11 +37,7 @@ static void write_text(const struct writer *writer, const char *text) {
     fputs(text, writer->out);
     return;
   }
-  fputc('"', writer->out);
-  for (const char *at = text; *at; at++) {
-    fprintf(writer->out, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
-  }
-  fputc('"', writer->out);
+  stream_quote(writer->out, text);
 }
 
 static void write_indent(const struct writer *writer, int indent) { fprintf(writer->out, "%*s", indent, ""); }

@@ -1,7 +1,7 @@
 /*
  * What becomes of the daemon when a GPU fails. The device is lost to this image of the process, and only to this one: another
  * image goes on with everything. Where that cannot be, or happens too often, the process just ends: nothing may wait for a dead
- * device, and freeing what is on it might wait. server.c is told what is decided here, and enters the phase.
+ * device, and freeing what is on it might wait. phases.c is told what is decided here, and enters the phase.
  */
 #include <stdarg.h>
 #include <stdio.h>
