@@ -123,7 +123,7 @@ void joint_take_choices(struct gpu_program *program, const struct gpu_program *f
 static bool warm_up(struct gpu_program *base, struct gpu_error *error) {
   struct joint_program *program = (struct joint_program *)base;
   const struct gpu_program *first = program->members[0];
-  for (unsigned i = 0; i < program->count && program->members[i]; i++) {
+  for (unsigned i = 0; i < program->count && i < base->slot_count; i++) {
     if (i > 0) {
       joint_choose_alike(program->members[i], first);
     }

@@ -11,7 +11,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from harness import BACKEND, FRAMECTL, Background, Client, complete, environment, limit, numbered, pipeline, require_whole, run_framed, wait_until
+from harness import (BACKEND, FRAMECTL, Background, Client, complete, environment, limit, numbered, pipeline, require_whole,
+                     run_framed, wait_until)
 from harness.native import Shared
 from harness.store import settle
 
