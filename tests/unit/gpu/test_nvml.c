@@ -177,7 +177,8 @@ START_TEST(what_is_wrong_with_a_device_is_said) {
   nvml_add_trouble(cases[_i].address, narrow, sizeof narrow);
   ck_assert_ptr_eq(strstr(text, "it failed"), text);
   ck_assert_msg(cases[_i].says[0] ? strstr(text, cases[_i].says) != NULL : strcmp(text, "it failed") == 0, "%s", text);
-  ck_assert_msg(!strstr(cases[_i].says, "bus") || strstr(narrow, "it has fallen off the bus: restart the machine"), "%s", narrow);
+  ck_assert_msg(!strstr(cases[_i].says, "bus") || strstr(narrow, "it has fallen off the bus: restart the machine"), "%s",
+                narrow);
   ck_assert_uint_eq(ends, cases[_i].address[0] ? 2 : 0);
 }
 END_TEST
