@@ -141,9 +141,6 @@ static bool turn_once(struct session *session, int64_t now) {
   const struct slot_queue *queues = flow->ring.queues;
   nvtx_begin("completion");
   bool moved = queues[SLOT_RUNNING].count > 0 && completion_turn(flow);
-  if (moved) {
-    atomic_store_explicit(session->setup.device_completion, now, memory_order_relaxed);
-  }
   nvtx_next("emit");
   moved |= flow->relay && relay_collect(flow->relay);
   moved |= emit(session, now);
@@ -304,10 +301,9 @@ static void excuse_standstill(struct session *session, int64_t now) {
 
 void session_tick(struct runner *runner, int64_t now) {
   struct session *session = (struct session *)runner;
-  int64_t progress = atomic_load_explicit(session->setup.device_completion, memory_order_relaxed);
   excuse_standstill(session, now);
   source_tick(&session->source, now);
-  completion_check(&session->flow, progress, session->setup.gpu_timeout_ns, now);
+  completion_check(&session->flow, session->setup.gpu_timeout_ns, now);
   session_watch_client(session, now);
   bool owed = session->shares && channel_is_owed(&session->channel); /* what a client is done with, it does not ring for */
   owed |= owes_acknowledgement(session) || keeps_producer_waiting(session, now);

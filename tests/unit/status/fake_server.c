@@ -40,7 +40,7 @@ static void fill_cam0(struct pipeline_snapshot *snapshot) {
   snapshot->readers = 3;
   snapshot->listed = 1;
   snapshot->list[0] = (struct pipeline_client){
-      .pid = 42, .uid = 7, .process = "ffmpeg", .since = 1, .frames = 1000, .waiting = "reader", .device = 1};
+      .pid = 42, .uid = 7, .process = "ffmpeg", .since = 1, .frames = 1000, .waiting = "reader", .devices = 0x2};
   snapshot->devices = 3;
   snapshot->missed = 5;
   snapshot->refused = 7;
@@ -276,9 +276,11 @@ void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snap
 
 const struct config_pipeline *pipeline_config(const struct pipeline *pipeline) { return pipeline->config; }
 
-unsigned pipeline_device(const struct pipeline *pipeline, unsigned producer) {
+const struct engine_place *pipeline_place_of(const struct pipeline *pipeline, unsigned producer) {
+  static struct engine_place place;
   (void)producer;
-  return pipeline->config->device;
+  place = (struct engine_place){.count = 1, .on = {{.number = pipeline->config->device}}};
+  return &place;
 }
 
 unsigned pipeline_seats(const struct pipeline *pipeline) {
