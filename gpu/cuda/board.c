@@ -2,8 +2,8 @@
  * The host's side of the board: board.h says how the two sides speak with each other.
  *
  * That a frame is done is seen by a look at memory, where an event would have to be recorded and asked for by calls of CUDA's,
- * which takes as long as all else that a lane does for a small frame. The device itself is asked now and then, since one that is
- * broken answers no more. A kernel that never ends is found as everywhere: by a frame that is not done in time.
+ * which takes as long as all else that a lane does for a small frame. The device itself is asked now and then, since one that
+ * is broken answers no more. A kernel that never ends is found as everywhere: by a frame that is not done in time.
  */
 #include "gpu/cuda/cuda.h"
 
@@ -133,7 +133,9 @@ cudaStream_t cuda_board_stream(const struct cuda_slot *slot) {
   return slot->resident ? slot->program->board->stream : slot->stream;
 }
 
-bool cuda_board_is_to_ask(const struct cuda_slot *slot) { return ++slot->program->board->looks % BOARD_LOOKS == 0 || slot->notified; }
+bool cuda_board_is_to_ask(const struct cuda_slot *slot) {
+  return ++slot->program->board->looks % BOARD_LOOKS == 0 || slot->notified;
+}
 
 /* -- a kernel that stays -------------------------------------------------------------------------------------------- */
 

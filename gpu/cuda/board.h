@@ -4,11 +4,12 @@
  * At a slot's bell the lane writes the number of the frame that is in it. Whoever has computed it writes the same number as the
  * answer: the last kernel of a frame that is replayed, or a kernel that stays on the device.
  *
- * The one that stays has a block for each slot, which looks at the bell by itself, takes the input where it lies in pinned memory
- * and puts the result there. Such a chain computes each sample by itself, so that a sample goes through all stages at once. The
- * kernel leaves of its own accord, all blocks together, when no bell has rung for a while and after some time in any case: whoever
- * frees memory or waits for the device waits no longer than that. What it has not heard yet is there for the next shift, which
- * the lane sends when it waits for a frame and nobody is there. So a kernel may leave at any moment, and no bell is ever lost.
+ * The one that stays has a block for each slot, which looks at the bell by itself, takes the input where it lies in pinned
+ * memory and puts the result there. Such a chain computes each sample by itself, so that a sample goes through all stages at
+ * once. The kernel leaves of its own accord, all blocks together, when no bell has rung for a while and after some time in any
+ * case: whoever frees memory or waits for the device waits no longer than that. What it has not heard yet is there for the next
+ * shift, which the lane sends when it waits for a frame and nobody is there. So a kernel may leave at any moment, and no bell
+ * is ever lost.
  */
 #ifndef FRAMED_GPU_CUDA_BOARD_H
 #define FRAMED_GPU_CUDA_BOARD_H

@@ -138,7 +138,7 @@ struct cuda_program {
   void *attached[GPU_MAX_STAGES]; /* by stage; NULL for most */
   bool beside[GPU_MAX_STAGES], hands[GPU_MAX_STAGES];
   bool hands_any;
-  atomic_uint resuming; /* threads of stages that may look at the program still */
+  atomic_uint resuming;     /* threads of stages that may look at the program still */
   struct cuda_board *board; /* NULL: the device cannot see it */
   unsigned part_count;
   struct cuda_part parts[CUDA_PARTS];

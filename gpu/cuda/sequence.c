@@ -205,8 +205,9 @@ enum gpu_progress cuda_told(struct gpu_program *base, unsigned index) {
   if (atomic_load_explicit(&slot->holder, memory_order_acquire) != CUDA_LANE) {
     return GPU_PENDING;
   }
-  bool is_done = slot->pass.answers ? cuda_board_answered(slot)
-                                    : slot->notified && atomic_load_explicit(&slot->returned, memory_order_acquire) == slot->launched;
+  bool is_done = slot->pass.answers
+                     ? cuda_board_answered(slot)
+                     : slot->notified && atomic_load_explicit(&slot->returned, memory_order_acquire) == slot->launched;
   slot->seen = slot->seen || is_done;
   return is_done ? GPU_DONE : GPU_PENDING;
 }

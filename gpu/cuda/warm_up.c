@@ -220,7 +220,8 @@ static bool settle(struct cuda_program *program, struct gpu_error *error) {
   bool is_open = find_ways(base, &trials) > 1 || base->options.timed_one_in == GPU_TIMED_AUTO;
   bool decides = base->options.spared == 0 && is_open;
   bool needs_board = trials.wanted[CUDA_REPLAY_COPIED][0] && !base->options.notify;
-  if ((needs_board && !cuda_board_open(program, error)) || !make_graphs(program, &trials, error) || !measure_all(base, decides, &trials, error)) {
+  if ((needs_board && !cuda_board_open(program, error)) || !make_graphs(program, &trials, error) ||
+      !measure_all(base, decides, &trials, error)) {
     return false;
   }
   decide(program, &trials);
@@ -244,6 +245,5 @@ static bool settle_resident(struct cuda_program *program, struct gpu_error *erro
 
 bool cuda_warm_up(struct gpu_program *base, struct gpu_error *error) {
   struct cuda_program *program = (struct cuda_program *)base;
-  return cuda_enter(base->device, error) &&
-         (base->options.resident ? settle_resident(program, error) : settle(program, error));
+  return cuda_enter(base->device, error) && (base->options.resident ? settle_resident(program, error) : settle(program, error));
 }
