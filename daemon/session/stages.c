@@ -46,6 +46,8 @@ static bool make(struct session *session, struct session_stages *stages, const s
       .priority = formats_priority(setup->config->priority),
       .resident = setup->config->completion == CONFIG_COMPLETION_PERSISTENT,
       .linger_ns = setup->config->spin_for_ns,
+      .share = setup->config->share,
+      .owner = setup->config->name,
       .weigh = stages->costs.alone == 0,
   };
   stages->program = gpu_program_new(setup->device, stages->chain, buffers, session->flow.ring.count, &options, &error);

@@ -83,7 +83,7 @@ bool cuda_board_stay(struct cuda_program *program, struct gpu_error *error) {
     return false;
   }
   board->shift.backroom = backroom;
-  return cuda_stream_new(device, program->base.options.priority, &board->stream, error) &&
+  return cuda_stream_new(device, program->base.options.priority, program->share, &board->stream, error) &&
          CUDA_CALL(device, error, cudaMemsetAsync, backroom, 0, sizeof *board->shift.backroom, board->stream);
 }
 
