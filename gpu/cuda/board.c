@@ -9,10 +9,6 @@
 
 #include "gpu/cuda/board.h"
 
-#ifdef FRAMED_FAULTS
-#include "gpu/stages/fault.h"
-#endif
-
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -162,17 +158,14 @@ bool cuda_board_takes(const struct cuda_program *program, const struct gpu_frame
 }
 
 #ifdef FRAMED_FAULTS
-/* The kernel strikes by itself what a launched frame is struck by in a kernel of its own. */
+/* The kernel strikes by itself what a launched frame is struck by in a kernel of its own; never one that runs again. */
 static uint32_t find_strike(const struct gpu_chain *chain, const struct gpu_frame *frame) {
-  uint32_t strike = 0;
-  for (unsigned i = 0; i < chain->length; i++) {
-    if (chain->plans[i].stage->pointwise == STAGE_STRIKE) {
-      struct fault_constants constants;
-      memcpy(&constants, chain->plans[i].constants, sizeof constants);
-      strike = fault_strikes(constants, frame->sequence, frame->again) ? (uint32_t)constants.kind + 1 : strike;
-    }
+  bool strikes = false;
+  for (unsigned i = 0; i < chain->length && !frame->again; i++) {
+    const struct stage_plan *plan = &chain->plans[i];
+    strikes = strikes || (plan->stage->pointwise == STAGE_STRIKE && plan->stage->differs(plan, frame->sequence));
   }
-  return strike;
+  return strikes;
 }
 #endif
 

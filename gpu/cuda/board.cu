@@ -4,6 +4,7 @@
 extern "C" {
 #include "gpu/cuda/board.h"
 #include "gpu/stages/affine.h"
+#include "gpu/stages/fault.h"
 #include "gpu/stages/threshold.h"
 #include "gpu/stages/work.h"
 }
@@ -121,14 +122,16 @@ template <typename Sample> __device__ void resident_frame(const board_shift &shi
 }
 
 #ifdef FRAMED_FAULTS
-/* Struck as the stage `fault` strikes: 1 is an illegal access, 2 a kernel that never ends. */
-__device__ void resident_strike(const board_line &bell) {
-  const uint32_t kind = *const_cast<const volatile uint32_t *>(&bell.strikes);
-  if (kind == 1) {
-    *reinterpret_cast<volatile uint64_t *>(uintptr_t(64)) = 1;
-  }
-  while (kind == 2) {
-    __nanosleep(1000);
+__device__ void resident_strike(const board_shift &shift, const board_line &bell) {
+  const bool strikes = *const_cast<const volatile uint32_t *>(&bell.strikes) != 0;
+  for (unsigned k = 0; k < shift.length && strikes; k++) {
+    const fault_kind kind = *reinterpret_cast<const fault_kind *>(shift.steps[k].constants); /* the first of its constants */
+    if (shift.steps[k].kind == STAGE_STRIKE && kind == FAULT_ILLEGAL) {
+      *reinterpret_cast<volatile uint64_t *>(uintptr_t(64)) = 1;
+    }
+    while (shift.steps[k].kind == STAGE_STRIKE && kind == FAULT_HANG) {
+      __nanosleep(1000);
+    }
   }
 }
 #endif
@@ -183,7 +186,7 @@ __global__ void __launch_bounds__(THREADS) resident_kernel(const __grid_constant
       break;
     }
 #ifdef FRAMED_FAULTS
-    resident_strike(bell);
+    resident_strike(shift, bell);
 #endif
     if (shift.floats) {
       resident_frame<float>(shift, slot);

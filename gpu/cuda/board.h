@@ -27,7 +27,7 @@ enum { BOARD_LINE = 128, BOARD_CONSTANTS = 32 };
 /* A line of its own each, since one side writes what the other one polls. */
 struct board_line {
   board_word word;
-  uint32_t strikes; /* in test builds, beside a bell: the frame is struck by a fault of this kind, from 1 */
+  uint32_t strikes; /* in test builds, beside a bell: whether the stage `fault` strikes the frame */
   unsigned char rest[BOARD_LINE - 2 * sizeof(uint32_t)];
 };
 

@@ -72,7 +72,7 @@ static bool keep(struct stage_plan *plan, const struct stage_value *values, char
 
 static int enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream) {
   (void)plan;
-  return cudaMemcpyAsync(call->output, call->input, WIDTH, cudaMemcpyDeviceToDevice, stream);
+  return (int)cudaMemcpyAsync(call->output, call->input, WIDTH, cudaMemcpyDeviceToDevice, stream);
 }
 
 static const struct stage_descriptor sample = {
