@@ -197,6 +197,21 @@ struct gpu_chain *gpu_chain_free(struct gpu_chain *chain) {
   return NULL;
 }
 
+bool gpu_chain_resides(const struct gpu_chain *chain, struct gpu_error *error) {
+  static const char remedy[] = "write `completion: spin`";
+  for (unsigned i = 0; i < chain->length; i++) {
+    const struct stage_descriptor *stage = chain->plans[i].stage;
+    if (stage->pointwise == STAGE_WHOLE) {
+      gpu_error_set(error, 0, remedy, "stages[%u] (%s) cannot be part of a kernel that stays on the device", i, stage->name);
+      error->stage = (int)i;
+      return false;
+    }
+  }
+  return chain->input_bytes <= GPU_MOST_RESIDENT ||
+         gpu_error_set(error, 0, remedy, "frames of %zu bytes are too large for a kernel that stays on the device: it takes %d",
+                       chain->input_bytes, GPU_MOST_RESIDENT);
+}
+
 bool gpu_chain_is_foreign(const struct gpu_chain *chain) {
   bool is_foreign = false;
   for (unsigned i = 0; i < chain->length; i++) {

@@ -126,14 +126,18 @@ struct stage_call {
   char *problem; /* STAGE_TEXT bytes, empty at first: where run() says in one sentence why it failed */
 };
 
+/* What a kernel that stays on the device may compute of each sample by itself; cuda/resident.cu has their arithmetic. */
+enum stage_pointwise { STAGE_WHOLE, STAGE_AFFINE, STAGE_WORK, STAGE_THRESHOLD, STAGE_STRIKE };
+
 struct stage_descriptor {
   const char *name;
   const char *help; /* one sentence */
   const struct stage_parameter *parameters;
   unsigned parameter_count;
-  bool runs_model;  /* which has instances and times of its own */
-  bool is_foreign;  /* runs what others wrote, which may break the device for what is in a frame */
-  bool any_element; /* takes tensors of every element type; without it those of uint8 and float32 */
+  bool runs_model;                /* which has instances and times of its own */
+  bool is_foreign;                /* runs what others wrote, which may break the device for what is in a frame */
+  enum stage_pointwise pointwise; /* STAGE_WHOLE: it needs a launch of its own */
+  bool any_element;               /* takes tensors of every element type; without it those of uint8 and float32 */
 
   /* Fills output format, sizes and constants of the plan (stage and input are set). On false, `problem` says
    * in one sentence, without a full stop, what does not fit and what would. */
