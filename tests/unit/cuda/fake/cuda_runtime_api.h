@@ -43,10 +43,7 @@ enum {
   cudaEventDefault = 0,
   cudaEventDisableTiming = 2,
   cudaHostRegisterPortable = 1,
-<<<<<<< HEAD
-=======
   cudaHostAllocDefault = 0,
->>>>>>> persistent
   cudaEventRecordExternal = 1
 };
 
