@@ -8,7 +8,6 @@
 #include "daemon/measure/clock.h"
 #include "daemon/pipeline/private.h"
 #include "daemon/state/codec.h"
-#include "daemon/state/fd_store.h"
 #include "daemon/state/state.h"
 
 #define MINUTE (60 * NS_PER_S)
@@ -54,18 +53,6 @@ static void pass_pipeline(struct pipeline *pipeline, struct codec *codec) {
   }
 }
 
-/* A pipeline that does not go on begins anew at the sockets that it had. */
-static void pass_listener(const struct listener *listener, struct codec *codec) {
-  bool passed = listener && listener_is_passed(listener);
-  bool comes_again = passed && codec->by_manager; /* systemd passes it to the next process */
-  int fd = listener && !comes_again ? listener_fd(listener) : -1;
-  codec_pass_descriptor(codec, &fd);
-  CODEC_PASS(codec, passed);
-  if (!codec->writing && fd >= 0) {
-    fd_store_found(fd, passed);
-  }
-}
-
 /* A file that has not answered a request may still carry it out: the pipeline cannot be handed over until it has, but for a
  * kill. */
 static bool has_whole_files(const struct pipeline *pipeline, const struct codec *codec) {
@@ -77,10 +64,7 @@ static bool has_whole_files(const struct pipeline *pipeline, const struct codec 
 static bool pass_going_on(struct pipeline *pipeline, struct codec *codec) {
   bool goes_on = codec->writing && state_of(pipeline, codec) != PIPELINE_STARTING && has_whole_files(pipeline, codec);
   CODEC_PASS(codec, goes_on);
-  if (!goes_on) {
-    pass_listener(codec->writing ? pipeline_source_listener(pipeline) : NULL, codec);
-    pass_listener(codec->writing ? pipeline_sink_listener(pipeline) : NULL, codec);
-  } else if (!codec->writing && pipeline->continues_as == PIPELINE_STARTING) {
+  if (goes_on && !codec->writing && pipeline->continues_as == PIPELINE_STARTING) {
     codec_break(codec);
   }
   return goes_on;

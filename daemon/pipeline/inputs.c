@@ -17,12 +17,9 @@ static bool inputs_out_of_memory(struct failure *failure) {
 }
 
 static bool open_source(struct inputs *inputs, bool inherits, struct failure *failure) {
-  if (inputs->continues) {
-    return true;
-  }
   const struct config_source *source = &inputs->config->source;
   if (source->endpoint == CONFIG_FILE) {
-    return endpoint_open_source(source, &inputs->endpoint, failure);
+    return inputs->continues || endpoint_open_source(source, &inputs->endpoint, failure);
   }
   if (!inherits) {
     inputs->listener = listener_open(inputs->config->name, source->path, &source->access, failure);

@@ -19,11 +19,9 @@ static void pass_intake(struct inputs *inputs, struct codec *codec) {
   CODEC_PASS(codec, inputs->discards);
   CODEC_PASS(codec, inputs->welcome.session);
   trouble_pass(&inputs->trouble, codec);
-  struct listener *listener = listener_pass(inputs->listener, codec);
   codec_pass_below(codec, &kind, ENDPOINT_FIFO + 1);
   codec_pass_descriptor(codec, &inputs->endpoint.fd);
   if (!codec->writing) { /* else a worker thread that prepares a reload may be looking */
-    inputs->listener = listener;
     inputs->endpoint.kind = (enum endpoint_kind)kind;
   }
 }

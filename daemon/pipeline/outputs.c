@@ -66,10 +66,10 @@ static bool outputs_make(struct outputs *outputs, const struct outputs_setup *se
   if (!outputs->sink) {
     return false;
   }
-  if (setup->inherits || setup->continues) {
-    return true;
+  if (outputs_is_socket(outputs)) {
+    return setup->inherits || open_listener(outputs, failure);
   }
-  return outputs_is_socket(outputs) ? open_listener(outputs, failure) : outputs_open_file(outputs, NULL, failure);
+  return setup->inherits || setup->continues || outputs_open_file(outputs, NULL, failure);
 }
 
 struct outputs *outputs_new(const struct outputs_setup *setup, struct failure *failure) {

@@ -24,11 +24,9 @@ static void pass_outlet(struct outputs *outputs, struct codec *codec) {
   CODEC_PASS(codec, outputs->awaits_end);
   CODEC_PASS(codec, outputs->welcome.session);
   trouble_pass(&outputs->trouble, codec);
-  struct listener *listener = listener_pass(outputs->listener, codec);
   codec_pass_below(codec, &kind, ENDPOINT_FIFO + 1);
   codec_pass_descriptor(codec, &outputs->endpoint.fd);
   if (!codec->writing) { /* else a worker thread that prepares a reload may be looking */
-    outputs->listener = listener;
     outputs->endpoint.kind = (enum endpoint_kind)kind;
   }
 }

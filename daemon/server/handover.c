@@ -78,18 +78,12 @@ static void pass_server(struct server *server, struct codec *codec) {
   CODEC_PASS(codec, asked);
   server->history_at = codec->at;
   history_pass(&server->history, codec);
-  server->status_listener = listener_pass(server->status_listener, codec);
-  server->http_listener = listener_pass(server->http_listener, codec);
   if (!codec->writing) {
     server->stops_again = stops;
     server->upgrades_again = upgrades;
     server->reload_at_once |= reloads;
     server->reload_repeats = reloads && server->history.cause == HISTORY_FAULT && !codec->live;
     server->asked = asked;
-  }
-  if (!codec->by_manager) {
-    fd_table_pass(codec);
-    listener_pass_unused(codec);
   }
 }
 
@@ -117,6 +111,7 @@ static void suspect(struct server *server, bool fault, unsigned device) {
 
 static void handover_put(struct server *server, struct codec *codec) {
   char *text = server->config->text;
+  fd_table_begin();
   server_pass_config(&text, codec);
   put_models(server->config, codec);
   pass_server(server, codec);
@@ -150,7 +145,8 @@ static bool handover_execute(struct server *server, const char *program, struct 
 /* Lanes stand still. Returns false if the service manager does not take everything. */
 static bool handover_leave(struct server *server, struct failure *failure) {
   struct codec codec;
-  fd_table_begin(&codec);
+  codec_begin(&codec);
+  codec.by_manager = true;
   handover_put(server, &codec);
   bool left = fd_store_keep(&codec, failure);
   for (unsigned i = 0; left && i < server->pipeline_count; i++) {
@@ -162,7 +158,7 @@ static bool handover_leave(struct server *server, struct failure *failure) {
     pipeline_log_account(server->pipelines[i]);
   }
   if (left) {
-    log_event(LOG_LEFT, NULL, "%u descriptors are left to the next process", codec.descriptor_count);
+    log_event(LOG_LEFT, NULL, "%u descriptors are left to the next process", fd_table_needed());
     log_flush();
     server_close_sockets();
     _exit(EXIT_STATUS_OK);
@@ -305,8 +301,8 @@ void server_note_state(struct server *server) {
     return;
   }
   struct codec codec;
-  fd_table_begin(&codec);
-  codec.live = true;
+  codec_begin(&codec);
+  codec.by_manager = codec.live = true;
   handover_put(server, &codec);
   fd_store_keep_state(&codec, image_outlives());
   codec_clear(&codec);
@@ -356,7 +352,7 @@ void server_taken(struct server *server) {
   const struct history *history = &server->history;
   bool was_killed = server->codec->live;
   image_look_away();
-  codec_close_rest(server->codec);
+  fd_table_close_rest(false);
   codec_clear(server->codec);
   server->codec = NULL;
   if (was_killed) {

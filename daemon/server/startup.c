@@ -31,8 +31,6 @@ static const struct config_socket_access status_access = {.mode = 0660, .owner =
 static bool open_status_listeners(struct server *server, struct failure *failure) {
   if (server->codec) {
     server_take(server);
-    return server->status_listener ||
-           failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the status socket makes no sense");
   }
   server->status_listener = listener_open("status", server->config->status.socket, &status_access, failure);
   if (server->status_listener) {
@@ -134,15 +132,10 @@ static bool start_one(struct pipeline *pipeline, struct failure *failure) {
 }
 
 static bool start_all(struct server *server, struct failure *failure) {
-  /* a reload in the process before this one may have come as far as the rights of sockets, and one here may not come so far */
-  bool has_other_rights = server->reload_at_once || (server->codec && server->codec->live);
   server_note_journal(server); /* before results are written to any file */
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     if (!start_one(server->pipelines[i], failure)) {
       return false;
-    }
-    if (has_other_rights) {
-      pipeline_restore_access(server->pipelines[i]);
     }
   }
   return ((checkup_start(server) && supervision_start(server)) || startup_out_of_memory(failure)) &&

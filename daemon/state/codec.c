@@ -1,16 +1,14 @@
 #include "daemon/state/codec.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "daemon/base/rights.h"
+#include "daemon/state/fd_table.h"
 
 #define LATEST (INT64_MAX / 2) /* in ns: 146 years after the start of the machine */
 
-enum { FIRST_ROOM = 64 * 1024, FIRST_DESCRIPTORS = 64, LONGEST_TEXT = 16 * 1024 * 1024 };
+enum { FIRST_ROOM = 64 * 1024, LONGEST_TEXT = 16 * 1024 * 1024 };
 
 void codec_begin(struct codec *codec) { *codec = (struct codec){.writing = true}; }
 
@@ -20,7 +18,6 @@ void codec_load(struct codec *codec, unsigned char *bytes, size_t length) {
 
 void codec_clear(struct codec *codec) {
   free(codec->bytes);
-  free(codec->descriptors);
   *codec = (struct codec){.broken = true};
 }
 
@@ -121,85 +118,16 @@ void codec_pass_text(struct codec *codec, char **text) {
   }
 }
 
-/* -- descriptors --------------------------------------------------------------------------------------------------- */
-
-void codec_map(struct codec *codec, int before, int now) {
-  if (codec->descriptor_count == codec->descriptor_room) {
-    unsigned room = codec->descriptor_room > 0 ? 2 * codec->descriptor_room : FIRST_DESCRIPTORS;
-    struct codec_descriptor *more = realloc(codec->descriptors, room * sizeof *more);
-    if (!more) {
-      codec->broken = true; /* a descriptor stays open for nothing, until the process ends */
-      return;
-    }
-    codec->descriptors = more;
-    codec->descriptor_room = room;
-  }
-  struct stat status = {0};
-  (void)fstat(now, &status);
-  codec->descriptors[codec->descriptor_count++] =
-      (struct codec_descriptor){.before = before, .now = now, .device = status.st_dev, .inode = status.st_ino};
-}
-
-bool codec_has_all(const struct codec *codec) {
-  bool all = true;
-  for (unsigned i = 0; i < codec->descriptor_count && all; i++) {
-    const struct codec_descriptor *descriptor = &codec->descriptors[i];
-    struct stat status;
-    all = fstat(descriptor->now, &status) == 0 && status.st_dev == descriptor->device && status.st_ino == descriptor->inode;
-  }
-  return all;
-}
-
-static int codec_find(struct codec *codec, int before) {
-  for (unsigned i = 0; i < codec->descriptor_count; i++) {
-    struct codec_descriptor *descriptor = &codec->descriptors[i];
-    if (descriptor->before == before && !descriptor->taken) {
-      descriptor->taken = true;
-      return descriptor->now;
-    }
-  }
-  return -1;
-}
-
-/* A descriptor that has the number that it had in the process before. It is known as taken from then on. */
-static int take_same(struct codec *codec, int fd) {
-  for (unsigned i = 0; i < codec->descriptor_count; i++) {
-    if (codec->descriptors[i].now == fd) {
-      return -1;
-    }
-  }
-  if (fd <= STDERR_FILENO || fcntl(fd, F_GETFD) < 0) {
-    return -1;
-  }
-  codec_map(codec, fd, fd);
-  return codec->broken ? -1 : codec_find(codec, fd);
-}
-
 void codec_pass_descriptor(struct codec *codec, int *fd) {
-  bool is_named = codec->writing && codec->name_of && *fd >= 0;
-  int number = is_named ? codec->name_of(*fd) : *fd;
+  int number = *fd;
   CODEC_PASS(codec, number);
   if (codec->writing) {
-    codec->broken |= number < 0 && *fd >= 0;
-    if (*fd >= 0 && !codec->broken) {
-      codec_map(codec, *fd, *fd);
-    }
-  } else if (number < 0 || codec->broken) {
-    *fd = -1;
+    codec->broken |= !codec->broken && number >= 0 && !fd_table_want(number);
   } else {
-    *fd = codec->same_descriptors ? take_same(codec, number) : codec_find(codec, number);
-    codec->broken |= *fd < 0 && !codec->live;
+    *fd = codec->broken ? -1 : fd_table_take(number);
+    codec->broken |= *fd < 0 && number >= 0 && !codec->live;
     rights_refuse(*fd); /* the process before may not have asked */
   }
 }
 
 bool codec_is_at_end(const struct codec *codec) { return !codec->broken && codec->at == codec->length; }
-
-void codec_close_rest(struct codec *codec) {
-  for (unsigned i = 0; i < codec->descriptor_count; i++) {
-    if (!codec->descriptors[i].taken) {
-      rights_close(codec->descriptors[i].now);
-    }
-  }
-  codec->descriptor_count = 0;
-}

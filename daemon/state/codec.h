@@ -6,7 +6,7 @@
  * since only a program of the same state version ever reads them. Taking more than there is, or a value that cannot be, breaks
  * the codec: from then on all that is taken is zero, so one question at the end is enough.
  *
- * Descriptors are passed by number. The carrier says which number each has now (struct codec_map); the others are closed.
+ * Descriptors are passed by number, which the table of descriptors (fd_table.h) tells the next process the meaning of.
  */
 #ifndef FRAMED_STATE_CODEC_H
 #define FRAMED_STATE_CODEC_H
@@ -16,24 +16,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct codec_descriptor {
-  int before, now; /* its number in the process that wrote, and in this one */
-  bool taken;
-  dev_t device; /* what it is of, for whoever asks later whether it still is */
-  ino_t inode;
-};
-
 struct codec {
   bool writing, broken;
   bool live; /* of a process that goes on, or was killed: lanes may stand anywhere, and descriptors may be gone */
   unsigned char *bytes;
   size_t length, room; /* written; `room` is what is allocated */
   size_t at;           /* read so far */
-  struct codec_descriptor *descriptors;
-  unsigned descriptor_count, descriptor_room;
-  bool same_descriptors;  /* reading: they have the numbers that they had */
-  bool by_manager;        /* it lies with the service manager, which also passes descriptors of its own */
-  int (*name_of)(int fd); /* writing: by what descriptors are passed, -1 breaks it; NULL: by their numbers */
+  bool by_manager;     /* it lies with the service manager, which also passes descriptors of its own */
 };
 
 /* For writing. It may allocate as it grows; without memory it breaks. */
@@ -58,13 +47,7 @@ void codec_pass_text(struct codec *codec, char **text);
  * -1, although there was one. */
 void codec_pass_descriptor(struct codec *codec, int *fd);
 
-/* For reading: one that had that number has this one now. It is taken over. */
-void codec_map(struct codec *codec, int before, int now);
-/* Whether each descriptor that came is still the same, taken or not. */
-bool codec_has_all(const struct codec *codec);
 /* Whether all of it was taken, and nothing more. */
 bool codec_is_at_end(const struct codec *codec);
-/* Closes the descriptors that came with it and nobody took. */
-void codec_close_rest(struct codec *codec);
 
 #endif

@@ -20,7 +20,7 @@ struct new_file {
 
 struct fd_store_front {
   struct fd_store_heartbeat heartbeat; /* first: the one thing that other versions know */
-  _Atomic uint64_t state, journal;     /* names of records; 0: none */
+  _Atomic uint64_t state, journal, table; /* names of records; 0: none */
   struct new_file new_files[MOST_NEW_FILES];
 };
 

@@ -16,8 +16,6 @@
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
-enum { MOST_LISTENERS = 1024 };
-
 enum { LONGEST_NAME = 256 }; /* of a descriptor there */
 
 static struct {
@@ -26,9 +24,6 @@ static struct {
   struct history history;
   char *files; /* as fd_store_list() writes them; NULL: any file may be dirty */
   struct fd_store_heartbeat heartbeat;
-  int listeners[MOST_LISTENERS]; /* -1 once taken */
-  bool passed[MOST_LISTENERS];   /* the manager passes it at every start */
-  unsigned listener_count;
 } last;
 
 /* -- out of the store -------------------------------------------------------------------------------------------------- */
@@ -134,7 +129,8 @@ static void drop_unknown(void) {
   for (int fd = systemd_take_kept("", name, sizeof name); fd >= 0; fd = systemd_take_kept("", name, sizeof name)) {
     systemd_forget(name);
     if (fd_table_is_listener(fd)) {
-      fd_store_found(fd, false);
+      fd_table_listen(fd, "", false, &(struct stat){0});
+      fd_table_set_aside(fd);
     } else {
       close(fd);
     }
@@ -142,84 +138,23 @@ static void drop_unknown(void) {
 }
 
 bool fd_store_receive(struct codec *codec, struct failure *failure) {
-  struct codec carried = {0};
   failure->text[0] = '\0';
   if (!fd_store_is_there()) {
     return false;
   }
   int fd = take_image();
   bool whole = fd >= 0 && read_image(fd, codec, failure);
-  fd_table_take(whole ? codec : &carried);
+  fd_table_receive(true);
   fd_received_leave(whole, last.heartbeat.takers);
   if (whole) {
     codec->by_manager = true;
   } else {
-    fd_store_find_listeners(&carried);
-    codec_close_rest(&carried);
-    codec_clear(&carried);
+    fd_table_close_rest(false);
+    fd_table_begin();
     fd_table_forget_others();
   }
   drop_unknown();
   return whole;
-}
-
-/* -- its listeners ------------------------------------------------------------------------------------------------------ */
-
-void fd_store_found(int fd, bool passed) {
-  if (last.listener_count < MOST_LISTENERS) {
-    last.passed[last.listener_count] = passed;
-    last.listeners[last.listener_count++] = fd;
-  } else {
-    close(fd);
-  }
-}
-
-void fd_store_find_listeners(struct codec *codec) {
-  for (unsigned i = 0; i < codec->descriptor_count; i++) {
-    struct codec_descriptor *descriptor = &codec->descriptors[i];
-    if (!descriptor->taken && fd_table_is_listener(descriptor->now)) {
-      descriptor->taken = true;
-      fd_store_found(descriptor->now, false);
-    }
-  }
-}
-
-static bool is_at(int fd, const char *path) {
-  struct sockaddr_un address = {0};
-  socklen_t length = sizeof address - 1;
-  return getsockname(fd, (struct sockaddr *)&address, &length) == 0 && address.sun_family == AF_UNIX &&
-         strcmp(address.sun_path, path) == 0;
-}
-
-int fd_store_take_listener(const char *path, bool *passed) {
-  for (unsigned i = 0; i < last.listener_count; i++) {
-    int fd = last.listeners[i];
-    if (fd >= 0 && is_at(fd, path)) {
-      last.listeners[i] = -1;
-      *passed = last.passed[i];
-      return fd;
-    }
-  }
-  return -1;
-}
-
-int fd_store_take_listener_at(const struct sockaddr *address, socklen_t length) {
-  int found = -1;
-  for (unsigned i = 0; i < last.listener_count; i++) {
-    struct sockaddr_storage there = {0};
-    socklen_t size = sizeof there;
-    int fd = last.listeners[i];
-    if (fd < 0 || getsockname(fd, (struct sockaddr *)&there, &size) != 0 || there.ss_family == AF_UNIX) {
-      continue;
-    }
-    last.listeners[i] = -1;
-    if (found < 0 && size == length && memcmp(&there, address, length) == 0) {
-      found = fd;
-    } else {
-      close(fd);
-    }
-  }
-  return found;
 }
 
 /* -- what it noted ------------------------------------------------------------------------------------------------------ */
@@ -267,12 +202,7 @@ bool fd_store_was_writing(const char *file, uint64_t *result_bytes) {
 
 void fd_store_forget_last(void) {
   image_look_away();
-  for (unsigned i = 0; i < last.listener_count; i++) {
-    if (last.listeners[i] >= 0) {
-      close(last.listeners[i]);
-    }
-  }
-  last.listener_count = 0;
+  fd_table_close_rest(true);
   free(last.files);
   last.files = NULL;
   last.has_journal = last.killed = false;

@@ -63,15 +63,14 @@ static bool put_state(const struct codec *codec) {
 /* -- an orderly end ------------------------------------------------------------------------------------------------- */
 
 bool fd_store_keep(const struct codec *codec, struct failure *failure) {
-  unsigned needed = codec->descriptor_count + OTHERS, room = systemd_keeps();
+  unsigned needed = fd_table_needed() + OTHERS, room = systemd_keeps();
   if (needed > room) { /* systemd would drop the last ones without a word to us */
     const char *remedy = needed > SYSTEMD_MOST_KEPT ? "serve fewer connections: there is room for 8192 descriptors at most"
                                                     : "raise FileDescriptorStoreMax= and FDSTORE in the unit, to 8192 at most";
     return failure_set(failure, EXIT_STATUS_INTERNAL, remedy,
                        "the service manager keeps fewer descriptors (%u) than there are (%u)", room, needed);
   }
-  fd_table_make_room(codec, false, room_of_descriptors());
-  bool all = fd_table_all(codec, false);
+  bool all = fd_table_keep(false, room_of_descriptors());
   fd_table_forget_others();
   if (!all || !keep_image() || !put_state(codec) || !systemd_has_read()) {
     fd_store_withdraw(); /* it may have all of it, and the next process would take that for where this one stopped */
@@ -91,12 +90,11 @@ void fd_store_keep_state(const struct codec *codec, bool whole) {
   if (!fd_store_is_there()) {
     return;
   }
-  bool fits = whole && codec->descriptor_count <= room_of_descriptors();
+  bool fits = whole && fd_table_needed() <= room_of_descriptors();
   if (!fits) {
     put_state(NULL); /* before what it tells of */
   }
-  fd_table_make_room(codec, !fits, room_of_descriptors());
-  bool all = fd_table_all(codec, !fits);
+  bool all = fd_table_keep(!fits, room_of_descriptors());
   if (fits) {
     all = all && keep_image();
     all = put_state(all ? codec : NULL) && all;
@@ -183,7 +181,8 @@ void fd_store_withdraw(void) {
   char name[NAME];
   fd_store_release();
   put_state(NULL);
-  fd_table_forget_others();
+  fd_table_withdraw();
+
   keeper.image = keeper.image && !systemd_forget(fd_store_image_name(image_born(), name));
 }
 

@@ -87,14 +87,6 @@ bool fd_store_was_writing(const char *file, uint64_t *result_bytes);
 void fd_store_recall_again(void);
 /* Whether such a list has the file, or is none; then any file may be dirty, and `result_bytes` stays. */
 bool fd_store_is_dirty(const char *lines, const char *file, uint64_t *result_bytes);
-/* That process's listener at the path, or -1; `passed`: whether the manager passes it at every start. */
-int fd_store_take_listener(const char *path, bool *passed);
-/* The same for an address of TCP. Its listeners elsewhere are closed: they may be in the way of a socket at this address. */
-int fd_store_take_listener_at(const struct sockaddr *address, socklen_t length);
-/* A listener of that process, for fd_store_take_listener() to give. */
-void fd_store_found(int fd, bool passed);
-/* The same for all in this codec that nobody has taken. */
-void fd_store_find_listeners(struct codec *codec);
 /* This process serves: listeners that nobody took are closed, and its files are its own. */
 void fd_store_forget_last(void);
 

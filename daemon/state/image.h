@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum image_kind { IMAGE_FREE, IMAGE_STATE, IMAGE_SESSION, IMAGE_SINK, IMAGE_READER, IMAGE_BORROWER, IMAGE_PENDING, IMAGE_ROOM };
+enum image_kind { IMAGE_FREE, IMAGE_STATE, IMAGE_TABLE, IMAGE_SESSION, IMAGE_SINK, IMAGE_READER, IMAGE_BORROWER, IMAGE_PENDING, IMAGE_ROOM };
 
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 #include "daemon/state/codec.h"
 
 /* Raised with every change of what is in the image or a codec, or of what it means. */
-enum { STATE_VERSION = 20 };
+enum { STATE_VERSION = 21 };
 
 /* A record with the codec's bytes, and whether it is live, which image_free() frees; or NULL. */
 void *state_write(const struct codec *codec, struct failure *failure);

@@ -14,6 +14,7 @@
 
 #include "daemon/session/private.h"
 #include "daemon/state/codec.h"
+#include "daemon/state/fd_table.h"
 #include "tests/unit/runner.h"
 
 enum { SLOTS = 3, SIZE = 64, STEPS = 40000, FRAMES = 4096 };
@@ -166,7 +167,9 @@ static void adopt_next(void) {
   require(bytes, "no memory");
   memcpy(bytes, written.bytes, written.length);
   codec_load(&codec, bytes, written.length);
-  codec.live = codec.same_descriptors = true;
+  codec.live = true;
+  fd_table_set_aside(session->inputs.fd); /* as if they had just come */
+  fd_table_set_aside(session->outputs.fd);
   require(session_adopt(next, &codec, &failure), "%s", failure.text);
   const struct sink *left = sink_left(image_name(session->sink));
   require(left && sink_adopt(next->sink, left, flow_of_next, NULL), "the sink");
