@@ -140,6 +140,13 @@ static struct entry *next_of(const struct entry *entry) {
   return own.table && at < own.table->count ? &own.table->entries[at] : NULL;
 }
 
+/* Whether it does not lie in the store any more. */
+static bool forget(struct entry *entry) {
+  char name[NAME];
+  entry->there = entry->there && !systemd_forget(name_of(entry, name));
+  return !entry->there;
+}
+
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 
 void fd_table_begin(void) {
@@ -195,14 +202,10 @@ bool fd_table_forget_others(void) {
   bool all = true;
   pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    char name[NAME];
     if (!entry->wanted && entry->fd >= 0) {
       let_go(entry);
     }
-    if (!entry->wanted && entry->there) {
-      entry->there = !systemd_forget(name_of(entry, name));
-      all = all && !entry->there;
-    }
+    all = (entry->wanted || forget(entry)) && all;
   }
   pthread_mutex_unlock(&own.lock);
   return all;
@@ -211,8 +214,7 @@ bool fd_table_forget_others(void) {
 void fd_table_withdraw(void) {
   pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    char name[NAME];
-    entry->there = entry->there && !systemd_forget(name_of(entry, name));
+    (void)forget(entry);
   }
   pthread_mutex_unlock(&own.lock);
 }
@@ -257,6 +259,7 @@ void fd_table_leave(int fd) {
   struct entry *entry = entry_of(fd);
   if (entry) {
     let_go(entry);
+    forget(entry);
   }
   pthread_mutex_unlock(&own.lock);
 }
@@ -299,6 +302,7 @@ int fd_table_take_listener(const char *path, const struct sockaddr *tcp, socklen
     } else if (is_free && tcp) {
       rights_close(entry->fd);
       let_go(entry);
+      forget(entry);
     }
   }
   pthread_mutex_unlock(&own.lock);
