@@ -2,13 +2,15 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
 #include "daemon/client/detach.h"
 #include "daemon/measure/clock.h"
 #include "daemon/state/fd_store.h"
+#include "daemon/state/fd_table.h"
+#include "daemon/state/image.h"
+#include "daemon/state/state.h"
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
@@ -45,6 +47,11 @@ static void choose_alike(const struct session *first, struct session_setup *setu
   setup->stages.program = NULL;
 }
 
+static bool make_no_sense(const struct inputs *inputs, struct failure *failure) {
+  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the source of '%s' makes no sense",
+                     inputs->config->name);
+}
+
 static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setup, struct failure *failure) {
   struct session_setup session = setup->session;
   session.stages.graph = graph_choice(inputs->config->graph);
@@ -60,30 +67,26 @@ static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setu
     session.retry = setup->retries ? setup->places[i].retry : NULL;
     inputs->seats[i].setup = &inputs->producer_setup;
     inputs->seats[i].client.fd = -1;
-    if (setup->codec) {
-      inputs_take_seat(&inputs->seats[i], setup->codec);
-      session.codec = setup->codec;
+    if (setup->left && !inputs_adopt_seat(inputs, &inputs->seats[i], &session)) {
+      return make_no_sense(inputs, failure);
     }
     inputs->seats[i].session = session_new(&session, failure);
     if (!inputs->seats[i].session) {
       return false;
     }
-    if (setup->codec && setup->codec->live) {
+    if (setup->left && state_was_live()) {
       inputs_revive_seat(&inputs->seats[i]);
     }
-    if (setup->codec && !inputs_seat_is_sound(&inputs->seats[i])) {
-      codec_break(setup->codec);
+    if (setup->left && !inputs_seat_is_sound(&inputs->seats[i])) {
+      return make_no_sense(inputs, failure);
     }
     choose_alike(inputs->seats[i].session, &session);
-  }
-  if (setup->codec) {
-    inputs_take_waiting(inputs, setup->codec);
   }
   return true;
 }
 
 struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *failure) {
-  struct inputs *inputs = calloc(1, sizeof *inputs);
+  struct inputs *inputs = image_new(IMAGE_INPUTS, sizeof *inputs);
   if (!inputs) {
     inputs_out_of_memory(failure);
     return NULL;
@@ -99,16 +102,14 @@ struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *fail
   inputs->welcome = hello_reply_of(inputs->config, gpu_chain_input(setup->session.stages.chain),
                                    gpu_chain_output(setup->session.stages.chain),
                                    inputs->config->sink.endpoint == CONFIG_REPLY ? NATIVE_BOTH : NATIVE_PRODUCER);
-  inputs->seats = calloc(inputs->count, sizeof *inputs->seats);
+  inputs->seats = image_new(IMAGE_PRODUCERS, inputs->count * sizeof *inputs->seats);
   if (!inputs->seats) {
     inputs_out_of_memory(failure);
     return inputs_free(inputs);
   }
-  if (setup->codec) {
-    inputs_take(inputs, setup->codec);
-  }
-  if (!open_source(inputs, setup->inherits, failure) || !make_sessions(inputs, setup, failure)) {
-    return setup->codec ? NULL : inputs_free(inputs); /* what was handed over stays as it is, for another try */
+  bool sound = !setup->left || inputs_adopt(inputs, setup->left) || make_no_sense(inputs, failure);
+  if (!sound || !open_source(inputs, setup->inherits, failure) || !make_sessions(inputs, setup, failure)) {
+    return setup->left ? NULL : inputs_free(inputs); /* what was handed over stays as it is, for another try */
   }
   return inputs;
 }
@@ -126,10 +127,8 @@ struct inputs *inputs_free(struct inputs *inputs) {
   inputs->handshakes = handshakes_close(inputs->handshakes);
   inputs->listener = listener_close(inputs->listener);
   endpoint_close(&inputs->endpoint);
-  free(inputs->visits);
-  free(inputs->seats);
-  free(inputs);
-  return NULL;
+  image_free(inputs->seats);
+  return image_free(inputs);
 }
 
 /* -- control --------------------------------------------------------------------------------------------------- */
@@ -335,6 +334,7 @@ static void on_detached(struct inputs *inputs, struct producer *producer, const 
   } else {
     inputs->ended = true;
   }
+  fd_table_leave(event->fd); /* before another one has its number */
   rights_close(event->fd);
   fd_store_mark();
 }

@@ -68,7 +68,8 @@ struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct c
 /* What another pipeline still has and hands over later: see pipeline_inherit(). */
 struct pipeline_inheritance {
   struct pipeline *source, *sink; /* who has the path of this end; NULL: nobody */
-  struct codec *codec;            /* what a process before this one left of it; NULL: nothing. Only for pipeline_prepare() */
+  const struct pipeline *left; /* where it lay in the process before, which left it; NULL: nowhere. Only for pipeline_prepare(), */
+  bool by_manager;             /* as is whether a service manager started this one */
 };
 
 /* Takes memory and device and opens everything that is not inherited. Set-up thread. */
@@ -118,7 +119,7 @@ bool pipeline_is_restaged(const struct pipeline *pipeline);
 void pipeline_release_restage(struct pipeline *pipeline);
 void pipeline_end_restage(struct pipeline *pipeline);
 
-/* -- through a codec, while no lane runs ----------------------------------------------------------------------------- */
+/* -- over the end of a process, while no lane runs ------------------------------------------------------------------- */
 
 /* How many of its frames are on that device (NO_DEVICE: on any); and, if it `failed`, says that these are suspected (`alone`:
  * there was but one). */
@@ -128,7 +129,8 @@ void pipeline_suspect(struct pipeline *pipeline, bool failed, unsigned device, b
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
 /* Before that, while no lane runs: the recording gets back its file, so that it takes what is still to be written. */
 void pipeline_recall_recording(struct pipeline *pipeline);
-void pipeline_put(struct pipeline *pipeline, struct codec *codec);
+/* Has the next process get its descriptors; `live`: should this one be killed. */
+void pipeline_keep(struct pipeline *pipeline, bool live);
 
 /* -- commands ------------------------------------------------------------------------------------------------- */
 

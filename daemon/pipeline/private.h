@@ -92,16 +92,17 @@ struct inputs {
   bool continues; /* they were handed over by the process before this one */
   bool starts_held;
   bool discards;                    /* the FIFO's writer is not to be understood any more: see inputs_file.c */
-  struct handshakes_visits *visits; /* handshakes of the process before; until the start */
+  const struct inputs *left;                /* of the process before, until the seats are there, */
+  const struct handshakes *left_handshakes; /* and where its handshakes lay */
 };
 
 /* -- inputs_image.c ------------------------------------------------------------------------------------------------ */
 
-/* Reads from the codec what comes before the sessions, each seat before its session, and what comes after the sessions. */
-void inputs_take(struct inputs *inputs, struct codec *codec);
-void inputs_take_seat(struct producer *producer, struct codec *codec);
+/* Takes the inputs that lay at that address in the process before, but for the seats; a seat, and where its session lay. False:
+ * they make no sense. */
+bool inputs_adopt(struct inputs *inputs, const struct inputs *address);
+bool inputs_adopt_seat(const struct inputs *inputs, struct producer *producer, struct session_setup *session);
 bool inputs_seat_is_sound(const struct producer *producer);
-void inputs_take_waiting(struct inputs *inputs, struct codec *codec);
 /* Finds out what became of the seat's producer when the process before this one was killed. */
 void inputs_revive_seat(struct producer *producer);
 /* Lets go of producers that cannot go on after a kill. */
@@ -172,7 +173,7 @@ struct outputs {
   bool closed, ended;
   unsigned cut_off; /* readers that could not go on, since the process before this one was killed; until the start */
   bool continues;   /* the process before this one handed it over */
-  struct handshakes_visits *visits; /* handshakes of that process; until the start */
+  const struct handshakes *left_handshakes; /* where its handshakes lay, until the start */
   struct file_work {                /* of a regular file: see outputs_files.c */
     int index;                      /* beside what `endpoint` has: the index of a segment, */
     uint64_t count;                 /* entries in it, */
@@ -302,6 +303,7 @@ struct pipeline {
   bool accounted;                         /* the log has its account, maybe from an image before this one */
   bool outputs_started;                   /* the outputs, while the inputs may still have to start */
   bool was_late;                          /* the process before this one could not start the pipeline either */
+  bool begins_anew;                       /* the next process is not to go on with it, since its file does not answer */
   bool continues;                         /* the process before this one handed it over, */
   enum pipeline_state continues_as;       /* in this state */
   unsigned now_condemned;                 /* by the hand-over: frames quarantined, one at most as a rule, */
@@ -310,9 +312,10 @@ struct pipeline {
 };
 
 /* image.c */
-void pipeline_take(struct pipeline *pipeline, struct codec *codec);
-/* Reads the outputs from the codec, after the sessions, and counts the frames that the sessions put in quarantine. */
-bool pipeline_take_outlet(struct pipeline *pipeline, struct codec *codec, struct failure *failure);
+/* Takes the pipeline itself. False: it makes no sense. */
+bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left, bool by_manager);
+/* Takes the outputs, after the sessions, and counts the frames that the sessions put in quarantine. */
+bool pipeline_adopt_outputs(struct pipeline *pipeline, const struct pipeline *left, struct failure *failure);
 
 /* restage.c: all sessions go by the other stages. */
 void pipeline_on_changed(struct pipeline *pipeline);

@@ -117,7 +117,9 @@ static void handover_put(struct server *server, struct codec *codec) {
   pass_server(server, codec);
   engine_put(server->engine, codec);
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    pipeline_put(server->pipelines[i], codec);
+    struct pipeline *pipeline = server->pipelines[i];
+    CODEC_PASS(codec, pipeline);
+    pipeline_keep(pipeline, codec->live);
   }
 }
 

@@ -88,9 +88,12 @@ static void start_feeding(struct preparation *preparation) {
 static void prepare(void *context) {
   struct preparation *preparation = context;
   struct server *server = preparation->server;
-  const struct pipeline_inheritance inheritance = {.codec = server->codec};
+  struct pipeline_inheritance inheritance = {.by_manager = server->codec && server->codec->by_manager};
   preparation->done = true;
   for (unsigned i = 0; i < server->pipeline_count && preparation->done; i++) {
+    if (server->codec) {
+      CODEC_PASS(server->codec, inheritance.left);
+    }
     preparation->done = pipeline_prepare(server->pipelines[i], &inheritance, &preparation->failure);
   }
   if (preparation->done && server->codec && !codec_is_at_end(server->codec)) {

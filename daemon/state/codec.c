@@ -122,7 +122,7 @@ void codec_pass_descriptor(struct codec *codec, int *fd) {
   int number = *fd;
   CODEC_PASS(codec, number);
   if (codec->writing) {
-    codec->broken |= !codec->broken && number >= 0 && !fd_table_want(number);
+    fd_table_want(number);
   } else {
     *fd = codec->broken ? -1 : fd_table_take(number);
     codec->broken |= *fd < 0 && number >= 0 && !codec->live;

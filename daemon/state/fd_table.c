@@ -40,6 +40,7 @@ static struct {
   unsigned *places;       /* by number: the place, and 1 more; 0: none */
   unsigned numbers;
   unsigned came; /* so many from the process before */
+  bool lacks;    /* what is wanted and not in the table */
 } own = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* -- places ----------------------------------------------------------------------------------------------------------- */
@@ -154,17 +155,18 @@ void fd_table_begin(void) {
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     entry->wanted = entry->listens && entry->fd >= 0;
   }
+  own.lacks = false;
   pthread_mutex_unlock(&own.lock);
 }
 
-bool fd_table_want(int fd) {
+void fd_table_want(int fd) {
   pthread_mutex_lock(&own.lock);
-  struct entry *entry = enter(fd);
+  struct entry *entry = fd >= 0 ? enter(fd) : NULL;
   if (entry) {
     entry->wanted = 1;
   }
+  own.lacks = own.lacks || (fd >= 0 && !entry);
   pthread_mutex_unlock(&own.lock);
-  return entry;
 }
 
 unsigned fd_table_needed(void) {
@@ -177,7 +179,7 @@ unsigned fd_table_needed(void) {
 
 bool fd_table_keep(bool listeners_only, unsigned room) {
   unsigned others = 0;
-  bool all = true;
+  bool all = !own.lacks || listeners_only;
   pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     entry->wanted = entry->wanted && (entry->listens || !listeners_only);
@@ -225,7 +227,7 @@ static bool stay_open(int fd, bool stays) {
 }
 
 bool fd_table_stay(bool stay) {
-  bool all = stay_open(image_fd(), stay);
+  bool all = stay_open(image_fd(), stay) && !own.lacks;
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     all = (!entry->wanted || stay_open(entry->fd, stay)) && all;
   }

@@ -20,9 +20,9 @@ bool fd_table_is_listener(int fd);
 
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 
-/* A state is written from here on, and wants the descriptors in it. False: there is no memory for one more. */
+/* What is to be kept is told from here on: each descriptor in use (-1: none). If there is no memory for one, not all is kept. */
 void fd_table_begin(void);
-bool fd_table_want(int fd);
+void fd_table_want(int fd);
 /* Gives the store what is wanted and not there yet, or (all that stays wanted then) the listeners alone, if not more than
  * `room` would lie there. False: not all of it does. */
 bool fd_table_keep(bool listeners_only, unsigned room);
@@ -38,7 +38,7 @@ bool fd_table_stay(bool stay);
 /* [any thread] A listening socket comes into use, for whoever knows it by that path or address; one that is `passed` by the
  * manager at every start, or one that has made that file. */
 void fd_table_listen(int fd, const char *path, bool passed, const struct stat *file);
-/* [any thread] It is to be closed. */
+/* [any thread] A descriptor is to be closed, after which its number may mean another one. */
 void fd_table_leave(int fd);
 /* [any thread] Nobody uses it for now: fd_table_take_listener() may give it again. */
 void fd_table_set_aside(int fd);

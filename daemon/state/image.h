@@ -1,7 +1,7 @@
 /*
  * The image: what this process works on and another one may go on with, in memory that outlives it.
  *
- * Sessions, sinks, readers and what belongs to them are made in records of one sparse memfd, and worked on there: nothing is
+ * Pipelines, sessions, sinks, readers and what belongs to them are made in records of one sparse memfd, and worked on there: nothing is
  * written a second time, whether or not anybody keeps the memory. The next process gets it by exec or from the service manager,
  * maps it beside its own, and adopts each object: it checks what it finds, takes what is no pointer, and sets its own pointers.
  * That is the same whether this process ended in order or was killed.
@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum image_kind { IMAGE_FREE, IMAGE_STATE, IMAGE_TABLE, IMAGE_SESSION, IMAGE_SINK, IMAGE_READER, IMAGE_BORROWER, IMAGE_PENDING, IMAGE_ROOM };
+enum image_kind { IMAGE_FREE, IMAGE_STATE, IMAGE_TABLE, IMAGE_SESSION, IMAGE_SINK, IMAGE_READER, IMAGE_BORROWER, IMAGE_PENDING, IMAGE_ROOM, IMAGE_PIPELINE, IMAGE_INPUTS, IMAGE_PRODUCERS, IMAGE_OUTPUTS, IMAGE_PLACE, IMAGE_HANDSHAKES, IMAGE_HANDSHAKE };
 
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 

@@ -18,6 +18,7 @@ struct state {
 static struct {
   off_t at;
   size_t length;
+  bool live;
 } last; /* that was read */
 
 /* -- out ----------------------------------------------------------------------------------------------------------- */
@@ -67,10 +68,12 @@ bool state_read(uint64_t name, struct codec *codec, struct failure *failure) {
   }
   memcpy(bytes, state->bytes, state->length);
   codec_load(codec, bytes, state->length);
-  codec->live = state->live;
+  codec->live = last.live = state->live;
   last.length = state->length;
   return true;
 }
+
+bool state_was_live(void) { return last.live; }
 
 bool state_write_again(const struct codec *codec) {
   struct state *state = codec->length == last.length ? malloc(sizeof *state + codec->length) : NULL;
@@ -118,13 +121,8 @@ bool history_replace(struct history *history, struct codec *codec, size_t at) {
   return fits;
 }
 
-void trouble_pass(struct trouble *trouble, struct codec *codec) {
-  CODEC_PASS(codec, trouble->count);
-  codec_pass_time(codec, &trouble->since);
-  codec_pass_time(codec, &trouble->last);
-  codec_pass(codec, trouble->text, sizeof trouble->text);
-  codec_pass(codec, trouble->remedy, sizeof trouble->remedy);
-  if (!codec->writing) {
-    trouble->text[sizeof trouble->text - 1] = trouble->remedy[sizeof trouble->remedy - 1] = '\0';
-  }
+bool trouble_adopt(struct trouble *trouble, const struct trouble *left) {
+  *trouble = *left;
+  trouble->text[sizeof trouble->text - 1] = trouble->remedy[sizeof trouble->remedy - 1] = '\0';
+  return image_is_time(trouble->since) && image_is_time(trouble->last);
 }

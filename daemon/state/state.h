@@ -21,6 +21,8 @@ void *state_write(const struct codec *codec, struct failure *failure);
 /* Loads the record of that name from the image that a process before this one left. False, with a sentence, if it is not whole.
  */
 bool state_read(uint64_t name, struct codec *codec, struct failure *failure);
+/* Whether that one is live: its process was killed. */
+bool state_was_live(void);
 /* Changes bytes of the record that was read last to those of the codec, which is as long. */
 bool state_write_again(const struct codec *codec);
 
@@ -38,7 +40,7 @@ void history_pass(struct history *history, struct codec *codec);
 /* Puts it in the place, in a codec that was read, where it was taken from. */
 bool history_replace(struct history *history, struct codec *codec, size_t at);
 
-/* What is wrong with something that goes on in the next image. */
-void trouble_pass(struct trouble *trouble, struct codec *codec);
+/* Takes what was wrong with something. False: it makes no sense. */
+bool trouble_adopt(struct trouble *trouble, const struct trouble *left);
 
 #endif
