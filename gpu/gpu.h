@@ -126,6 +126,8 @@ const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned
 /* Says anew how many slots its programs have in all, for stages that share what they run: 0 once another chain is to take its
  * place, whose programs are made while these still run. */
 void gpu_chain_count_users(struct gpu_chain *chain, unsigned users);
+/* Adds the files that its stages were prepared from to a list as kept_list() does. */
+unsigned gpu_chain_files(const struct gpu_chain *chain, struct kept_file *list, unsigned count, unsigned most);
 /* The names of the classes in the result, or NULL. */
 const char *const *gpu_chain_labels(const struct gpu_chain *chain, unsigned *count);
 /* Device memory that one program with `slots` slots takes, in bytes. (The CPU backend takes less: it works on the

@@ -131,6 +131,8 @@ bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
 void pipeline_recall_recording(struct pipeline *pipeline);
 /* Has the next process get its descriptors; `live`: should this one be killed. */
 void pipeline_keep(struct pipeline *pipeline, bool live);
+/* Adds the files that its stages were prepared from to a list as kept_list() does. */
+unsigned pipeline_files(const struct pipeline *pipeline, struct kept_file *list, unsigned count, unsigned most);
 
 /* -- commands ------------------------------------------------------------------------------------------------- */
 

@@ -33,6 +33,10 @@ uint64_t pipeline_result_bytes_in_file(const struct pipeline *pipeline) {
   return sink_result_bytes_in_file(pipeline->config, gpu_chain_output(pipeline->chain));
 }
 
+unsigned pipeline_files(const struct pipeline *pipeline, struct kept_file *list, unsigned count, unsigned most) {
+  return gpu_chain_files(pipeline->chain, list, count, most);
+}
+
 struct listener *pipeline_source_listener(const struct pipeline *pipeline) {
   return inputs_listener(pipeline->inputs);
 }

@@ -233,7 +233,7 @@ static bool fill(struct cuda_instance *instance, const struct model_bytes *bytes
 
 static size_t free_memory(struct gpu_device *device) {
   size_t available = 0, total;
-  return gpu_memory(device, &available, &total) ? available : 0;
+  return device->backend->memory(device, &available, &total) ? available : 0;
 }
 
 struct cuda_instance *cuda_instance_open(struct gpu_device *device, struct model *model, const struct model_bytes *bytes,
