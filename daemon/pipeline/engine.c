@@ -6,6 +6,7 @@
 #include "daemon/base/realtime.h"
 #include "daemon/pipeline/placement.h"
 #include "daemon/pipeline/private.h"
+#include "daemon/state/image.h"
 
 static bool engine_out_of_memory(struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
@@ -98,15 +99,15 @@ void engine_unpark(struct engine *engine) {
 
 /* -- both ---------------------------------------------------------------------------------------------------- */
 
-struct engine *engine_open(const struct config *config, struct codec *codec, const struct engine_broken *broken,
+struct engine *engine_open(const struct config *config, const struct engine *left, const struct engine_broken *broken,
                            struct failure *failure) {
-  struct engine *engine = calloc(1, sizeof *engine);
+  struct engine *engine = image_new(IMAGE_ENGINE, sizeof *engine);
   if (!engine) {
     engine_out_of_memory(failure);
     return NULL;
   }
   if (!realtime_check(&config->realtime, failure) || !realtime_lock(&config->realtime, failure) ||
-      !engine_open_devices(engine, config, codec, broken, failure) || !open_lanes(engine, config, failure)) {
+      !engine_open_devices(engine, config, left, broken, failure) || !open_lanes(engine, config, failure)) {
     return engine_close(engine);
   }
   return engine;
@@ -125,6 +126,5 @@ struct engine *engine_close(struct engine *engine) {
   engine_close_devices(engine);
   free(engine->lanes);
   free(engine->loads);
-  free(engine);
-  return NULL;
+  return image_free(engine);
 }

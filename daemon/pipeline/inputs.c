@@ -74,7 +74,7 @@ static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setu
     if (!inputs->seats[i].session) {
       return false;
     }
-    if (setup->left && state_was_live()) {
+    if (setup->left && state_left()->live) {
       inputs_revive_seat(&inputs->seats[i]);
     }
     if (setup->left && !inputs_seat_is_sound(&inputs->seats[i])) {

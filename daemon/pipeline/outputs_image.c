@@ -49,7 +49,7 @@ static void adopt_reader(struct outputs *outputs, struct reader_entry *place, co
     place->reader = sink->operations->is_file ? reader_adopt_file(sink, reader, fd, &torn)
                                               : reader_adopt(sink, reader, fd, flow, context, &cut);
   }
-  outputs->cut = state_was_live() ? torn : 0;
+  outputs->cut = state_left()->live ? torn : 0;
   if (place->reader && left->control.fd >= 0 && !take_control(outputs, place, reader, fd_table_take(left->control.fd))) {
     arena_drop(&place->control);
     place->reader = reader_free(place->reader);
@@ -143,7 +143,7 @@ bool outputs_left_readers(const struct outputs *address) {
 
 /* After a kill its reader, if it had one, may be gone. */
 static bool adopt_ends(struct outputs *outputs, const struct outputs *left) {
-  bool is_fifo = left->endpoint.kind == ENDPOINT_FIFO, is_lost = state_was_live() && outputs->count == 0;
+  bool is_fifo = left->endpoint.kind == ENDPOINT_FIFO, is_lost = state_left()->live && outputs->count == 0;
   outputs->refusals.count = left->refusals.count;
   outputs->missed = left->missed;
   outputs->welcome.session = left->welcome.session;

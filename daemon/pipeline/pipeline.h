@@ -68,8 +68,7 @@ struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct c
 /* What another pipeline still has and hands over later: see pipeline_inherit(). */
 struct pipeline_inheritance {
   struct pipeline *source, *sink; /* who has the path of this end; NULL: nobody */
-  const struct pipeline *left; /* where it lay in the process before, which left it; NULL: nowhere. Only for pipeline_prepare(), */
-  bool by_manager;             /* as is whether a service manager started this one */
+  const struct pipeline *left; /* where it lay in the process before, which left it; NULL: nowhere. Only for pipeline_prepare() */
 };
 
 /* Takes memory and device and opens everything that is not inherited. Set-up thread. */

@@ -45,9 +45,9 @@ struct known { /* what was measured of a device */
 struct engine {
   struct opened *devices; /* the first is gpu.device, unless that is left out */
   unsigned device_count;
-  struct engine_absent *absents;
+  struct engine_absent absents[ENGINE_MOST_DEVICES];
   unsigned absent_count;
-  struct known *known; /* by number */
+  struct known known[ENGINE_MOST_DEVICES]; /* by number */
   unsigned there;      /* devices that there are, which `devices: all` means */
   struct lane **lanes;
   size_t *loads; /* bytes a frame of the sessions on each lane */
@@ -56,7 +56,7 @@ struct engine {
 };
 
 /* engine_devices.c */
-bool engine_open_devices(struct engine *engine, const struct config *config, struct codec *codec,
+bool engine_open_devices(struct engine *engine, const struct config *config, const struct engine *left,
                          const struct engine_broken *broken, struct failure *failure);
 void engine_close_devices(struct engine *engine);
 
@@ -313,7 +313,7 @@ struct pipeline {
 
 /* image.c */
 /* Takes the pipeline itself. False: it makes no sense. */
-bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left, bool by_manager);
+bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left);
 /* Takes the outputs, after the sessions, and counts the frames that the sessions put in quarantine. */
 bool pipeline_adopt_outputs(struct pipeline *pipeline, const struct pipeline *left, struct failure *failure);
 

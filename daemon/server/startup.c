@@ -29,8 +29,8 @@ static bool startup_out_of_memory(struct failure *failure) {
 static const struct config_socket_access status_access = {.mode = 0660, .owner = (uid_t)-1, .group = (gid_t)-1};
 
 static bool open_status_listeners(struct server *server, struct failure *failure) {
-  if (server->codec) {
-    server_take(server);
+  if (server->left && !server_take(server)) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the daemon makes no sense");
   }
   server->status_listener = listener_open("status", server->config->status.socket, &status_access, failure);
   if (server->status_listener) {
@@ -88,18 +88,12 @@ static void start_feeding(struct preparation *preparation) {
 static void prepare(void *context) {
   struct preparation *preparation = context;
   struct server *server = preparation->server;
-  struct pipeline_inheritance inheritance = {.by_manager = server->codec && server->codec->by_manager};
   preparation->done = true;
   for (unsigned i = 0; i < server->pipeline_count && preparation->done; i++) {
-    if (server->codec) {
-      CODEC_PASS(server->codec, inheritance.left);
-    }
+    const struct pipeline_inheritance inheritance = {.left = server_left_pipeline(server, i)};
     preparation->done = pipeline_prepare(server->pipelines[i], &inheritance, &preparation->failure);
   }
-  if (preparation->done && server->codec && !codec_is_at_end(server->codec)) {
-    preparation->done = failure_set(&preparation->failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over makes no sense");
-  }
-  preparation->done = preparation->done && (server->codec || config_files_distinct(server->config, &preparation->failure)) &&
+  preparation->done = preparation->done && (server->left || config_files_distinct(server->config, &preparation->failure)) &&
                       checkup_prepare(server, &preparation->failure);
 }
 
@@ -146,7 +140,7 @@ static bool start_all(struct server *server, struct failure *failure) {
 }
 
 static void say_ready(struct server *server) {
-  if (server->codec) {
+  if (server->left) {
     server_taken(server);
     fd_store_forget_last();
     server_note(server);
@@ -201,8 +195,8 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
   log_flush();
   history_note_fault(history, now);
   history_end(history, HISTORY_FAULT, why->text, history->stopped);
-  if (history_replace(history, server->codec, server->history_at)) {
-    exec_repeat(server->codec, server->stop_wanted, server->reload_at_once, failure);
+  if (server_replace_history(server)) {
+    exec_repeat(server->stop_wanted, server->reload_at_once, failure);
   } else {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take it up once more");
   }
@@ -213,12 +207,12 @@ void server_fail_start(struct server *server, const struct failure *failure) {
   struct failure last = *failure;
   bool device = failure->device || (server->engine && engine_lost(server->engine) != NO_DEVICE);
   bool is_whole =
-      server->codec && !server->codec->broken && !server->codec->live; /* what a killed process noted is looked into once */
+      server->left && !server->left->live; /* what a killed process noted is looked into once */
   if (is_whole && device) {
     take_up_once_more(server, failure, &last);
   }
-  if (server->codec) {
-    server_start_over(server->codec, last.text);
+  if (server->left) {
+    server_start_over(server->left, last.text);
   }
   server->report(server, SERVER_FAILED, &(struct server_cause){.failure = failure});
 }
@@ -286,7 +280,7 @@ static unsigned count_files(const struct config *config) {
 bool server_start(struct server *server, struct failure *failure) {
   sigset_t held;
   loop_expect_files(count_files(server->config));
-  if (!server->codec) {
+  if (!server->left) {
     server_recover(server);
   }
   if (!rights_start(failure) || !signals_open(server, failure) || !open_status_listeners(server, failure)) {
@@ -297,10 +291,10 @@ bool server_start(struct server *server, struct failure *failure) {
   }
   signals_held(&held);
   exec_allow_signals(&held); /* also where nothing was left: signals wait while one image follows another */
-  gpu_hurry(server->codec && (server->history.cause == HISTORY_FAULT || server->history.cause == HISTORY_DEVICE));
+  gpu_hurry(server->left && (server->history.cause == HISTORY_FAULT || server->history.cause == HISTORY_DEVICE));
   const struct engine_broken broken = {.number = server->history.is_broken ? server->history.suspect - 1 : NO_DEVICE,
                                        .text = server->history.text};
-  server->engine = engine_open(server->config, server->codec, &broken, failure);
+  server->engine = engine_open(server->config, server_left_engine(server), &broken, failure);
   return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);
 }
 

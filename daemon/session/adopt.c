@@ -317,7 +317,7 @@ bool session_adopt(struct session *session, const struct session *address, bool 
     session->outputs.fd = memory ? fd_table_take(left->outputs.fd) : -1;
     session->control.fd = memory ? fd_table_take(left->control.fd) : -1;
   }
-  session->most_lost = state_was_live() ? ACKS_OPEN : 0;
+  session->most_lost = state_left()->live ? ACKS_OPEN : 0;
   if (!left || !adopt_all(session, left, sink_left(left->sink)) || !is_sound(session)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was left of a session of '%s' makes no sense",
                        session->setup.config->name);

@@ -79,18 +79,18 @@ const char *exec_program(void) { return call.program[0] ? call.program : NULL; }
 /* -- in ------------------------------------------------------------------------------------------------------------ */
 
 /* The image of the process before this one, and the name of the state in it; 0: only its journal is meant. */
-static enum exec_receipt exec_find(struct codec *codec, struct failure *failure) {
+static enum exec_receipt exec_find(struct failure *failure) {
   const char *text = getenv(VARIABLE);
   char *rest;
   if (!text) {
-    return fd_store_receive(codec, failure) ? EXEC_WHOLE : failure->text[0] ? EXEC_UNUSABLE : EXEC_NONE;
+    return fd_store_receive(failure) ? EXEC_WHOLE : failure->text[0] ? EXEC_UNUSABLE : EXEC_NONE;
   }
   int fd = (int)strtol(text, &rest, 10);
   uint64_t name = *rest == ':' ? strtoull(rest + 1, NULL, 10) : 0;
   bool is_journal = strcmp(rest, ":0") == 0;
   unsetenv(VARIABLE);
   bool usable = fd >= FIRST && fd_store_look_into(fd, is_journal);
-  if (!is_journal && (!usable || !state_read(name, codec, failure))) {
+  if (!is_journal && (!usable || !state_receive(name, false, failure))) {
     image_look_away();
     close_range(FIRST, ~0U, 0);
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "it is none of framed, of another version, or not whole");
@@ -109,9 +109,9 @@ static void wait_for_manager(void) {
   }
 }
 
-enum exec_receipt exec_receive(struct codec *codec, struct failure *failure) {
-  enum exec_receipt receipt = exec_find(codec, failure);
-  if (receipt == EXEC_WHOLE && !codec->by_manager) {
+enum exec_receipt exec_receive(struct failure *failure) {
+  enum exec_receipt receipt = exec_find(failure);
+  if (receipt == EXEC_WHOLE && !state_left()->by_manager) {
     fd_table_receive(false);
   } else if (receipt == EXEC_UNUSABLE) {
     wait_for_manager();
@@ -120,16 +120,21 @@ enum exec_receipt exec_receive(struct codec *codec, struct failure *failure) {
   return receipt;
 }
 
-void exec_discard(struct codec *codec) {
-  fd_table_close_rest(!codec->by_manager);
-  if (codec->by_manager) {
+void exec_discard(void) {
+  fd_table_close_rest(!state_left()->by_manager);
+  if (state_left()->by_manager) {
     fd_store_withdraw();
     wait_for_manager();
   } else {
     image_look_away();
-    close_range(FIRST, ~0U, 0);
+    exec_use_reserve();
+    int own = image_fd(); /* which the table of descriptors may be in by now */
+    close_range(FIRST, own < 0 ? ~0U : (unsigned)own - 1, 0);
+    if (own >= 0) {
+      close_range((unsigned)own + 1, ~0U, 0);
+    }
+    exec_hold(1);
   }
-  codec_clear(codec);
 }
 
 void exec_allow_signals(const sigset_t *held) { pthread_sigmask(SIG_SETMASK, held, NULL); }
@@ -159,11 +164,7 @@ static bool exec_run(const char *program, struct failure *failure) {
                      "cannot execute '%s': %s", program, strerror(error));
 }
 
-bool exec_execute(const char *program, const struct codec *codec, struct failure *failure) {
-  void *state = state_write(codec, failure);
-  if (!state) {
-    return false;
-  }
+bool exec_execute(const char *program, void *state, struct failure *failure) {
   exec_use_reserve();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
   if (!fd_table_stay(true)) {
@@ -183,8 +184,8 @@ bool exec_execute(const char *program, const struct codec *codec, struct failure
 /* -- once more ------------------------------------------------------------------------------------------------------- */
 
 /* The next image gets the state the way this one got it: from the service manager, or by the variable. */
-static bool pass_state(const struct codec *codec) {
-  return state_write_again(codec) && (codec->by_manager ? systemd_pass_again() : name_state(image_left_fd(), call.name));
+static bool pass_state(void) {
+  return state_left()->by_manager ? systemd_pass_again() : name_state(image_left_fd(), call.name);
 }
 
 /* All signals are blocked here, so that those raised wait for the next image. */
@@ -197,14 +198,14 @@ static void ask_next(bool stops, bool reloads) {
   }
 }
 
-bool exec_repeat(const struct codec *codec, bool stops, bool reloads, struct failure *failure) {
+bool exec_repeat(bool stops, bool reloads, struct failure *failure) {
   sigset_t all, before;
   exec_use_reserve();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (!fd_table_stay_as_received() || !pass_state(codec)) {
+  if (!fd_table_stay_as_received() || !pass_state()) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over is not as it came");
   } else {
-    if (codec->by_manager) {
+    if (state_left()->by_manager) {
       fd_store_repeat();
     }
     sigfillset(&all);

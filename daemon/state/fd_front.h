@@ -24,8 +24,11 @@ struct fd_store_front {
   struct new_file new_files[MOST_NEW_FILES];
 };
 
-/* Passes a journal through a codec, both ways. */
-void fd_store_pass_journal(struct history *history, char **files, struct codec *codec);
+/* What a process needs to know which can make nothing of a state. */
+struct journal {
+  struct history history;
+  char files[]; /* as fd_store_list() writes them; without an end: any file may be dirty */
+};
 
 /* Under which name an image lies there that was made then. */
 const char *fd_store_image_name(uint64_t born, char name[NAME]);

@@ -60,15 +60,15 @@ static void recall_heartbeat(int fd) {
 
 /* Without a journal any file may be dirty. */
 static void recall_journal(void) {
+  struct left left;
   const struct fd_store_front *front = image_left_front();
-  struct codec codec = {0};
-  struct failure failure;
   last.killed = front && last.heartbeat.last > 0;
-  if (last.killed && state_read(front->journal, &codec, &failure)) {
-    fd_store_pass_journal(&last.history, &last.files, &codec);
-    last.has_journal = codec_is_at_end(&codec);
+  if (last.killed && state_read(front->journal, &left) && left.length >= sizeof(struct journal)) {
+    const struct journal *journal = left.bytes;
+    size_t length = left.length - sizeof *journal;
+    last.has_journal = history_adopt(&last.history, &journal->history);
+    last.files = last.has_journal && length > 0 ? strndup(journal->files, length) : NULL;
   }
-  codec_clear(&codec);
 }
 
 bool fd_store_look_into(int fd, bool was_killed) {
@@ -105,18 +105,18 @@ static int take_image(void) {
 /* -- all of that -------------------------------------------------------------------------------------------------------- */
 
 /* The journal is for a process that can make nothing of the state; that of an orderly end says more. */
-static bool read_image(int fd, struct codec *codec, struct failure *failure) {
+static bool read_image(int fd, struct failure *failure) {
   remove_new_files(fd);
   bool usable = image_look_into(fd);
   recall_heartbeat(fd);
   recall_journal();
   const struct fd_store_front *front = image_left_front();
   bool is_there = front ? front->state != 0 : last.heartbeat.last != 0;
-  bool whole = usable && front && is_there && state_read(front->state, codec, failure);
+  bool whole = usable && front && is_there && state_receive(front->state, true, failure);
   if (is_there && !usable) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "its memory is of another version, or its process failed by itself");
   }
-  last.killed = last.killed && !(whole && !codec->live);
+  last.killed = last.killed && !(whole && !state_left()->live);
   if (!front) {
     fd_received_forget_image();
   }
@@ -137,18 +137,16 @@ static void drop_unknown(void) {
   }
 }
 
-bool fd_store_receive(struct codec *codec, struct failure *failure) {
+bool fd_store_receive(struct failure *failure) {
   failure->text[0] = '\0';
   if (!fd_store_is_there()) {
     return false;
   }
   int fd = take_image();
-  bool whole = fd >= 0 && read_image(fd, codec, failure);
+  bool whole = fd >= 0 && read_image(fd, failure);
   fd_table_receive(true);
   fd_received_leave(whole, last.heartbeat.takers);
-  if (whole) {
-    codec->by_manager = true;
-  } else {
+  if (!whole) {
     fd_table_close_rest(false);
     fd_table_begin();
     fd_table_forget_others();

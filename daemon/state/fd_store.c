@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -45,26 +46,25 @@ static bool keep_image(void) {
   return keeper.image;
 }
 
-/* Writes a record, and its name to its place; what stood there counts until then. Without a codec there is none. */
-static bool put_record(const struct codec *codec, void **record, _Atomic uint64_t *place) {
-  struct failure failure; /* without a state the next process knows less of this one, and nothing else */
-  void *next = codec ? state_write(codec, &failure) : NULL;
+/* Puts the name of a record to its place; what stood there counts until then. NULL: there is none. */
+static bool put_record(void *next, void **record, _Atomic uint64_t *place) {
   atomic_store(place, image_name(next));
   image_free(*record);
   *record = next;
   return next;
 }
 
-static bool put_state(const struct codec *codec) {
-  struct fd_store_front *front = codec || keeper.state ? image_front() : NULL;
-  return front && put_record(codec, &keeper.state, &front->state);
+static bool put_state(void *state) {
+  struct fd_store_front *front = state || keeper.state ? image_front() : NULL;
+  return front && put_record(state, &keeper.state, &front->state);
 }
 
 /* -- an orderly end ------------------------------------------------------------------------------------------------- */
 
-bool fd_store_keep(const struct codec *codec, struct failure *failure) {
+bool fd_store_keep(void *state, struct failure *failure) {
   unsigned needed = fd_table_needed() + OTHERS, room = systemd_keeps();
   if (needed > room) { /* systemd would drop the last ones without a word to us */
+    image_free(state);
     const char *remedy = needed > SYSTEMD_MOST_KEPT ? "serve fewer connections: there is room for 8192 descriptors at most"
                                                     : "raise FileDescriptorStoreMax= and FDSTORE in the unit, to 8192 at most";
     return failure_set(failure, EXIT_STATUS_INTERNAL, remedy,
@@ -72,7 +72,7 @@ bool fd_store_keep(const struct codec *codec, struct failure *failure) {
   }
   bool all = fd_table_keep(false, room_of_descriptors());
   fd_table_forget_others();
-  if (!all || !keep_image() || !put_state(codec) || !systemd_has_read()) {
+  if (!put_state(state) || !all || !keep_image() || !systemd_has_read()) {
     fd_store_withdraw(); /* it may have all of it, and the next process would take that for where this one stopped */
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the service manager does not say whether it kept everything");
   }
@@ -85,19 +85,16 @@ void fd_store_mark(void) { keeper.marked = true; }
 
 bool fd_store_is_marked(void) { return keeper.marked; }
 
-void fd_store_keep_state(const struct codec *codec, bool whole) {
+void fd_store_keep_state(void *state) {
   keeper.marked = false;
-  if (!fd_store_is_there()) {
-    return;
-  }
-  bool fits = whole && fd_table_needed() <= room_of_descriptors();
+  bool fits = state && image_outlives() && fd_table_needed() <= room_of_descriptors();
   if (!fits) {
     put_state(NULL); /* before what it tells of */
   }
-  bool all = fd_table_keep(!fits, room_of_descriptors());
-  if (fits) {
-    all = all && keep_image();
-    all = put_state(all ? codec : NULL) && all;
+  bool all = fd_table_keep(!fits, room_of_descriptors()) && (!fits || keep_image());
+  put_state(fits && all ? state : NULL);
+  if (!fits || !all) {
+    image_free(state);
   }
   keeper.unsaid = !fd_table_forget_others() || !all;
 }
@@ -111,30 +108,29 @@ void fd_store_try_again(void) {
   }
 }
 
-void fd_store_pass_journal(struct history *history, char **files, struct codec *codec) {
-  history_pass(history, codec);
-  codec_pass_text(codec, files);
-}
-
 void fd_store_list(FILE *out, const char *path, uint64_t result_bytes) {
   fprintf(out, "%llu %zu %s\n", (unsigned long long)result_bytes, strlen(path), path);
 }
 
-void fd_store_note(struct history *history, char *files) {
+void fd_store_note(const struct history *history, const char *files) {
   struct fd_store_front *front = fd_store_is_there() ? image_front() : NULL;
-  if (!front) {
-    return;
+  size_t length = sizeof(struct journal) + (files ? strlen(files) + 1 : 0);
+  struct journal *journal = front ? malloc(length) : NULL;
+  if (journal) {
+    journal->history = *history;
+    memcpy(journal->files, files ? files : "", length - sizeof *journal);
   }
-  struct codec codec;
-  codec_begin(&codec);
-  fd_store_pass_journal(history, &files, &codec);
-  put_record(&codec, &keeper.journal, &front->journal);
-  codec_clear(&codec);
-  if (!keeper.front) {
+  if (front) { /* without a journal the next process knows less of this one, and nothing else */
+    put_record(journal ? state_write(journal, length, true) : NULL, &keeper.journal, &front->journal);
+  }
+  if (front && !keeper.front) {
     front->heartbeat.last = clock_now();
     atomic_store(&keeper.front, front);
   }
-  keep_image();
+  if (front) {
+    keep_image();
+  }
+  free(journal);
 }
 
 /* -- files that are new ---------------------------------------------------------------------------------------------- */
@@ -192,7 +188,7 @@ void fd_store_end(void) {
   fd_store_withdraw();
 }
 
-void fd_store_note_again(struct history *history, char *files, const struct fd_store_heartbeat *heartbeat) {
+void fd_store_note_again(const struct history *history, const char *files, const struct fd_store_heartbeat *heartbeat) {
   fd_store_note(history, files);
   fd_store_beat(heartbeat->last, heartbeat->clients);
 }

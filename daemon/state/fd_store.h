@@ -15,19 +15,18 @@
 
 #include "daemon/base/failure.h"
 #include "daemon/measure/history.h"
-#include "daemon/state/codec.h"
 
 /* Whether there is a store. */
 bool fd_store_is_there(void);
 
 /* -- an orderly end ------------------------------------------------------------------------------------------------- */
 
-/* Gives the codec and all descriptors on it to the store; then this process may end. */
-bool fd_store_keep(const struct codec *codec, struct failure *failure);
+/* Gives the state, a record that is taken over, and all descriptors that are wanted to the store; then this process may end. */
+bool fd_store_keep(void *state, struct failure *failure);
 /* What fd_store_keep() gave, or what was noted until a kill. False: there is nothing, or (with a sentence) nothing of use.
  * Until fd_store_release() it also stays in the store, for the next process if this one is killed before it has touched
  * anything; but not for ever. */
-bool fd_store_receive(struct codec *codec, struct failure *failure);
+bool fd_store_receive(struct failure *failure);
 /* From now on this process reads and writes what it received, so that it is of no use to any other. Idempotent. */
 void fd_store_release(void);
 /* The next image of this process receives the same: nothing of it was touched, and that image does not count as another
@@ -46,14 +45,14 @@ struct fd_store_heartbeat {
 /* What the state says has changed, and fd_store_keep_state() is due. */
 void fd_store_mark(void);
 bool fd_store_is_marked(void);
-/* Replaces the state by one that is live, with all descriptors on it; without `whole`, or where there is not room for all, by
- * the listening sockets alone. */
-void fd_store_keep_state(const struct codec *state, bool whole);
+/* Replaces the state by this record (NULL: there is no memory), with all descriptors that are wanted; where there is not room for
+ * all, by the listening sockets alone. */
+void fd_store_keep_state(void *state);
 /* What could not be said is due once more. */
 void fd_store_try_again(void);
 /* Replaces the journal, which is for a process that can make nothing of the state: `files` were written by fd_store_list(),
  * each with the size of a whole result there (0: unknown); NULL: any file may be dirty. */
-void fd_store_note(struct history *history, char *files);
+void fd_store_note(const struct history *history, const char *files);
 void fd_store_list(FILE *out, const char *path, uint64_t result_bytes);
 /* The file of a socket was made, and no pipeline uses it yet: a process after this one removes it. From any thread; only one at
  * a time is at such files. A file that there is no room to note stays behind. */
@@ -67,7 +66,7 @@ void fd_store_withdraw(void);
 /* This process ends by itself: the next one takes nobody for killed. */
 void fd_store_end(void);
 /* The journal and the heartbeat of the process before take the place of this one's. */
-void fd_store_note_again(struct history *history, char *files, const struct fd_store_heartbeat *heartbeat);
+void fd_store_note_again(const struct history *history, const char *files, const struct fd_store_heartbeat *heartbeat);
 
 /* -- after the other kind of end: fd_recall.c, as is fd_store_receive() ---------------------------------------------- */
 

@@ -234,6 +234,13 @@ bool fd_table_stay(bool stay) {
   return all;
 }
 
+/* Whether the number is still what it was. */
+static bool has_stayed(const struct entry *entry) {
+  struct stat status;
+  return entry->fd > STDERR_FILENO && entry->fd != image_left_fd() && fstat(entry->fd, &status) == 0 &&
+         status.st_dev == entry->device && status.st_ino == entry->inode;
+}
+
 /* -- listeners ------------------------------------------------------------------------------------------------------ */
 
 bool fd_table_is_listener(int fd) {
@@ -295,7 +302,7 @@ int fd_table_take_listener(const char *path, const struct sockaddr *tcp, socklen
   const uint64_t sum = state_checksum(path, strlen(path));
   pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    bool is_free = entry->before >= 0 && entry->listens && is_tcp(entry->fd) == (tcp != NULL);
+    bool is_free = entry->before >= 0 && entry->listens && has_stayed(entry) && is_tcp(entry->fd) == (tcp != NULL);
     if (is_free && found < 0 && ((!tcp && entry->path == sum) || is_at(entry->fd, path, tcp, length))) {
       found = entry->fd;
       entry->before = NONE;
@@ -315,9 +322,8 @@ int fd_table_take_listener(const char *path, const struct sockaddr *tcp, socklen
 
 static const struct fd_table *left_table(void) {
   size_t bytes = 0;
-  off_t at;
   const struct fd_store_front *front = image_left_front();
-  const struct fd_table *table = front ? image_left_any(front->table, IMAGE_TABLE, &bytes, &at) : NULL;
+  const struct fd_table *table = front ? image_left_any(front->table, IMAGE_TABLE, &bytes) : NULL;
   return table && bytes >= sizeof *table && table->count <= (bytes - sizeof *table) / sizeof *table->entries ? table : NULL;
 }
 
@@ -342,13 +348,6 @@ static void receive(unsigned place, int fd, const struct entry *left, bool is_th
     entry.file_inode = left->file_inode;
   }
   own.came += put(place, entry) != NULL; /* without memory it stays open for nothing, until this process ends */
-}
-
-/* Whether the number is still what it was. */
-static bool has_stayed(const struct entry *entry) {
-  struct stat status;
-  return entry->fd > STDERR_FILENO && entry->fd != image_left_fd() && fstat(entry->fd, &status) == 0 &&
-         status.st_dev == entry->device && status.st_ino == entry->inode;
 }
 
 /* A number that makes no sense may be that of a descriptor which this process opens for itself: only those that are open by now

@@ -253,12 +253,16 @@ const void *image_left_at(const void *address, enum image_kind kind, size_t byte
   return address && at % PAGE == 0 ? left_body(at / PAGE, kind, bytes) : NULL;
 }
 
-const void *image_left_any(uint64_t name, enum image_kind kind, size_t *bytes, off_t *at) {
+const void *image_left_any(uint64_t name, enum image_kind kind, size_t *bytes) {
   const struct record *record = left_record(name % MOST_PAGES, kind);
   if (!record || record->serial != name >> PAGE_BITS) {
     return NULL;
   }
   *bytes = record->bytes;
-  *at = (off_t)(record->body - left.base);
   return record->body;
+}
+
+bool image_left_set(const void *at, const void *bytes, size_t count) {
+  off_t offset = left.base ? (const unsigned char *)at - left.base : 0;
+  return left.base && pwrite(left.fd, bytes, count, offset) == (ssize_t)count;
 }

@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum image_kind { IMAGE_FREE, IMAGE_STATE, IMAGE_TABLE, IMAGE_SESSION, IMAGE_SINK, IMAGE_READER, IMAGE_BORROWER, IMAGE_PENDING, IMAGE_ROOM, IMAGE_PIPELINE, IMAGE_INPUTS, IMAGE_PRODUCERS, IMAGE_OUTPUTS, IMAGE_PLACE, IMAGE_HANDSHAKES, IMAGE_HANDSHAKE };
+enum image_kind { IMAGE_FREE, IMAGE_STATE, IMAGE_TABLE, IMAGE_SESSION, IMAGE_SINK, IMAGE_READER, IMAGE_BORROWER, IMAGE_PENDING, IMAGE_ROOM, IMAGE_PIPELINE, IMAGE_INPUTS, IMAGE_PRODUCERS, IMAGE_OUTPUTS, IMAGE_PLACE, IMAGE_HANDSHAKES, IMAGE_HANDSHAKE, IMAGE_SERVER, IMAGE_ENGINE };
 
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 
@@ -68,8 +68,10 @@ int image_left_fd(void);    /* of that one, also if it was none; -1: there was n
 void image_look_away(void); /* idempotent */
 /* The record of that name, if it is still of this kind and has so many bytes; else NULL. */
 const void *image_left(uint64_t name, enum image_kind kind, size_t bytes);
-/* The same for one of whatever length, and where in the memory it lies. */
-const void *image_left_any(uint64_t name, enum image_kind kind, size_t *bytes, off_t *at);
+/* The same for one of whatever length. */
+const void *image_left_any(uint64_t name, enum image_kind kind, size_t *bytes);
+/* Changes bytes there, for whoever looks into that image next. */
+bool image_left_set(const void *at, const void *bytes, size_t count);
 /* The same for one that lay at this address in that process. */
 const void *image_left_at(const void *address, enum image_kind kind, size_t bytes);
 
