@@ -39,8 +39,8 @@ struct engine_broken {
 };
 
 /* Opens the devices that the configuration names, but for those that are left out, then starts the lanes. `left`: where the
- * engine of the process before lay, which knew something about them; or NULL. A device that cannot be opened is left out, if every pipeline has another
- * one. Blocks. NULL on error. */
+ * engine of the process before lay, which knew something about them; or NULL. A device that cannot be opened is left out, if
+ * every pipeline has another one. Blocks. NULL on error. */
 struct engine *engine_open(const struct config *config, const struct engine *left, const struct engine_broken *broken,
                            struct failure *failure);
 /* Before an orderly end: what was measured of the devices is for the next process to know. */

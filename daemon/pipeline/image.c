@@ -1,6 +1,7 @@
 /*
  * How a pipeline goes on in the next process: its state, its source side with the sessions, then its sink side, whose results
- * are in the sessions' slots. Here it is also decided that a pipeline whose frames make the device fail again and again takes no more.
+ * are in the sessions' slots. Here it is also decided that a pipeline whose frames make the device fail again and again takes
+ * no more.
  */
 #include <string.h>
 
@@ -69,7 +70,8 @@ bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left) {
   }
   if (sound) {
     pipeline->was_late = state == PIPELINE_STARTING;
-    pipeline->accounted = left->accounted && !state_left()->by_manager; /* a process that systemd starts does not go on stopping */
+    pipeline->accounted =
+        left->accounted && !state_left()->by_manager; /* a process that systemd starts does not go on stopping */
     pipeline->continues_as = state_of(left, state);
     pipeline->continues = pipeline->continues_as != PIPELINE_STARTING && (!left->begins_anew || state_left()->live);
   }

@@ -336,7 +336,6 @@ static void on_detached(struct inputs *inputs, struct producer *producer, const 
   }
   fd_table_leave(event->fd); /* before another one has its number */
   rights_close(event->fd);
-  fd_store_mark();
 }
 
 /* What it told may be from before it was resumed and held again: then it is asked once more. */

@@ -1,6 +1,7 @@
 /*
- * How the inputs of a pipeline go on in the next process: the seats with their producers and sessions, and whoever is on the way
- * to a seat. A producer keeps its connection, and a descriptor that the session was never told of is handed to it as any other.
+ * How the inputs of a pipeline go on in the next process: the seats with their producers and sessions, and whoever is on the
+ * way to a seat. A producer keeps its connection, and a descriptor that the session was never told of is handed to it as any
+ * other.
  */
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
@@ -51,8 +52,9 @@ void inputs_suspect(struct inputs *inputs, bool failed, unsigned device, bool al
 
 bool inputs_adopt(struct inputs *inputs, const struct inputs *address) {
   const struct inputs *left = inputs->left = image_left_at(address, IMAGE_INPUTS, sizeof *left);
-  bool sound = left && (unsigned)left->endpoint.kind <= ENDPOINT_FIFO && IMAGE_IS_FLAG(left->ended) && IMAGE_IS_FLAG(left->closed) &&
-               IMAGE_IS_FLAG(left->discards) && left->waiting_count <= MOST_WAITING && trouble_adopt(&inputs->trouble, &left->trouble);
+  bool sound = left && (unsigned)left->endpoint.kind <= ENDPOINT_FIFO && IMAGE_IS_FLAG(left->ended) &&
+               IMAGE_IS_FLAG(left->closed) && IMAGE_IS_FLAG(left->discards) && left->waiting_count <= MOST_WAITING &&
+               trouble_adopt(&inputs->trouble, &left->trouble);
   if (!sound) {
     return false;
   }

@@ -283,7 +283,6 @@ static void on_detached(struct outputs *outputs, const struct sink_event *event)
   say_farewell(outputs, event);
   reader_free(place->reader);
   outputs_let_go(outputs, place, event->code != 0);
-  fd_store_mark();
   if (goes_on) {
     return;
   }

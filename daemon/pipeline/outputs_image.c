@@ -1,6 +1,6 @@
 /*
- * How the outputs of a pipeline go on in the next process: their file, the readers, each at the byte where it is, and the sink's
- * results, after the sessions whose results these are.
+ * How the outputs of a pipeline go on in the next process: their file, the readers, each at the byte where it is, and the
+ * sink's results, after the sessions whose results these are.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,6 @@
 #include "daemon/base/rights.h"
 #include "daemon/pipeline/private.h"
 #include "daemon/sink/results.h"
-#include "daemon/state/fd_store.h"
 #include "daemon/state/fd_table.h"
 #include "daemon/state/state.h"
 
@@ -34,7 +33,8 @@ static bool take_control(const struct outputs *outputs, struct reader_entry *pla
   char text[96];
   snprintf(text, sizeof text, "framed:%s.reader:control", outputs->config->name);
   return arena_adopt(&place->control, text, NATIVE_CONTROL, fd, NULL, &failure) &&
-         reader_share(place->reader, (struct native_control *)place->control.base, 0) && reader_adopt_loans(place->reader, left);
+         reader_share(place->reader, (struct native_control *)place->control.base, 0) &&
+         reader_adopt_loans(place->reader, left);
 }
 
 /* A reader that cannot go on leaves its descriptor behind. */
@@ -131,8 +131,8 @@ void outputs_find_index(struct outputs *outputs) {
 
 static const struct outputs *outputs_left(const struct outputs *address) {
   const struct outputs *left = image_left_at(address, IMAGE_OUTPUTS, sizeof *left);
-  bool sound = left && (unsigned)left->endpoint.kind <= ENDPOINT_FIFO && IMAGE_IS_FLAG(left->ended) &&
-               IMAGE_IS_FLAG(left->awaits_end);
+  bool sound =
+      left && (unsigned)left->endpoint.kind <= ENDPOINT_FIFO && IMAGE_IS_FLAG(left->ended) && IMAGE_IS_FLAG(left->awaits_end);
   return sound ? left : NULL;
 }
 
@@ -141,16 +141,18 @@ bool outputs_left_readers(const struct outputs *address) {
   return left && (left->places || handshakes_left(left->handshakes));
 }
 
-/* After a kill its reader, if it had one, may be gone. */
-static bool adopt_ends(struct outputs *outputs, const struct outputs *left) {
-  bool is_fifo = left->endpoint.kind == ENDPOINT_FIFO, is_lost = state_left()->live && outputs->count == 0;
+/* After a kill its reader, if it had one, may be gone; a regular file goes on by its name. */
+static bool adopt_ends(struct outputs *outputs, const struct outputs *left, struct failure *failure) {
+  bool is_fifo = left->endpoint.kind == ENDPOINT_FIFO, is_socket = outputs_is_socket(outputs);
+  bool is_lost = state_left()->live && outputs->count == 0 && (is_fifo || (!is_socket && outputs->endpoint.fd < 0));
+  bool is_named = is_lost && left->endpoint.kind == ENDPOINT_FILE && !left->ended;
   outputs->refusals.count = left->refusals.count;
   outputs->missed = left->missed;
   outputs->welcome.session = left->welcome.session;
   outputs->awaits_end = left->awaits_end || (is_lost && is_fifo);
-  outputs->ended = left->ended || (is_lost && !is_fifo && !outputs->listener && outputs->endpoint.fd < 0);
+  outputs->ended = left->ended || (is_lost && !is_fifo && !is_named);
   outputs->left_handshakes = left->handshakes;
-  return trouble_adopt(&outputs->trouble, &left->trouble);
+  return trouble_adopt(&outputs->trouble, &left->trouble) && (!is_named || outputs_open_file(outputs, NULL, failure));
 }
 
 bool outputs_adopt(struct outputs *outputs, const struct outputs *address, sink_road *flow, void *context,
@@ -163,10 +165,11 @@ bool outputs_adopt(struct outputs *outputs, const struct outputs *address, sink_
     keep_kind(outputs);
   }
   bool sound = sink && sink_adopt(outputs->sink, sink, flow, context) && adopt_readers(outputs, left->places, flow, context) &&
-               bring_rooms(outputs) && adopt_ends(outputs, left);
+               bring_rooms(outputs);
   outputs_find_index(outputs);
-  return sound || failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
-                              "what was handed over of the readers of '%s' makes no sense", outputs->config->name);
+  return (sound && adopt_ends(outputs, left, failure)) ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the readers of '%s' makes no sense",
+                     outputs->config->name);
 }
 
 /* -- a file and its name ------------------------------------------------------------------------------------------------ */
@@ -206,5 +209,5 @@ void outputs_follow_name(struct outputs *outputs) {
   close(reader->fd);
   reader->fd = outputs->file.fd = anew.fd;
   reader->continues = false; /* the reader begins at the end of the new file */
-  fd_store_mark();
+  fd_table_mark();
 }

@@ -15,14 +15,14 @@
 #include "daemon/base/rights.h"
 #include "daemon/frame/flow.h"
 #include "daemon/pipeline/private.h"
-#include "daemon/state/fd_store.h"
+#include "daemon/state/fd_table.h"
 #include "daemon/state/image.h"
 
 void outputs_add(struct outputs *outputs, struct reader_entry *place) {
   place->next = outputs->places;
   outputs->places = place;
   outputs->count++;
-  fd_store_mark();
+  fd_table_mark();
 }
 
 struct reader_entry *outputs_remove(struct outputs *outputs, const struct reader *reader) {

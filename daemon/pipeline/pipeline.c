@@ -172,10 +172,12 @@ static bool make_intake(struct pipeline *pipeline, const struct pipeline_inherit
 bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance, struct failure *failure) {
   const struct pipeline *left = image_left_at(inheritance->left, IMAGE_PIPELINE, sizeof *left);
   if (inheritance->left && !(left && pipeline_adopt(pipeline, left))) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of '%s' makes no sense", pipeline->config->name);
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of '%s' makes no sense",
+                       pipeline->config->name);
   }
   return find_devices(pipeline, failure) && make_outlet(pipeline, inheritance->sink, failure) &&
-         make_record(pipeline, failure) && make_intake(pipeline, inheritance, pipeline->continues ? left->inputs : NULL, failure) &&
+         make_record(pipeline, failure) &&
+         make_intake(pipeline, inheritance, pipeline->continues ? left->inputs : NULL, failure) &&
          (!pipeline->continues || pipeline_adopt_outputs(pipeline, left, failure));
 }
 

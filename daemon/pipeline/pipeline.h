@@ -41,7 +41,6 @@ struct pipeline;
 /* -- life ----------------------------------------------------------------------------------------------------- */
 
 enum pipeline_event {
-  PIPELINE_CHANGED,  /* it was paused, drained or resumed, which is about to be answered */
   PIPELINE_QUIET,    /* after pipeline_quiesce(): nothing is in flight */
   PIPELINE_GONE,     /* after pipeline_stop(): it may be released */
   PIPELINE_ENDED,    /* see pipeline_has_ended() */
@@ -68,7 +67,8 @@ struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct c
 /* What another pipeline still has and hands over later: see pipeline_inherit(). */
 struct pipeline_inheritance {
   struct pipeline *source, *sink; /* who has the path of this end; NULL: nobody */
-  const struct pipeline *left; /* where it lay in the process before, which left it; NULL: nowhere. Only for pipeline_prepare() */
+  const struct pipeline
+      *left; /* where it lay in the process before, which left it; NULL: nowhere. Only for pipeline_prepare() */
 };
 
 /* Takes memory and device and opens everything that is not inherited. Set-up thread. */

@@ -48,7 +48,7 @@ struct engine {
   struct engine_absent absents[ENGINE_MOST_DEVICES];
   unsigned absent_count;
   struct known known[ENGINE_MOST_DEVICES]; /* by number */
-  unsigned there;      /* devices that there are, which `devices: all` means */
+  unsigned there;                          /* devices that there are, which `devices: all` means */
   struct lane **lanes;
   size_t *loads; /* bytes a frame of the sessions on each lane */
   unsigned lane_count;
@@ -91,7 +91,7 @@ struct inputs {
   bool stops;     /* the sessions were told to stop */
   bool continues; /* they were handed over by the process before this one */
   bool starts_held;
-  bool discards;                    /* the FIFO's writer is not to be understood any more: see inputs_file.c */
+  bool discards;                            /* the FIFO's writer is not to be understood any more: see inputs_file.c */
   const struct inputs *left;                /* of the process before, until the seats are there, */
   const struct handshakes *left_handshakes; /* and where its handshakes lay */
 };
@@ -174,24 +174,24 @@ struct outputs {
   unsigned cut_off; /* readers that could not go on, since the process before this one was killed; until the start */
   bool continues;   /* the process before this one handed it over */
   const struct handshakes *left_handshakes; /* where its handshakes lay, until the start */
-  struct file_work {                /* of a regular file: see outputs_files.c */
-    int index;                      /* beside what `endpoint` has: the index of a segment, */
-    uint64_t count;                 /* entries in it, */
-    int64_t began;                  /* when it began, in ns since 1970, */
-    int64_t hold_ns;                /* and how long it goes on in any case */
-    int fd, looks_at;               /* what the sink has; -1: nothing; and what a worker looks at */
-    int64_t seen;                   /* its size at the last look */
-    struct segment_end *ends;       /* segments that are being finished */
-    uint64_t emitted;               /* results that went into files before it */
-    unsigned jobs;                  /* that workers have, */
-    _Atomic int64_t asked;          /* since when (CLOCK_MONOTONIC ns); 0: none */
-    bool busy;                      /* one of them is about the next file, and fills in this: */
-    bool moved, worked;             /* whether the file is gone; whether there is a next one */
-    struct failure failure;         /* else */
-    struct segment_files next;      /* what the sink gets as soon as it has given back what it has */
-    bool wants_next;                /* the sink has given back a segment, and waits */
-    bool lasts;                     /* the trouble is not over when a result gets through */
-    bool stop_wanted;               /* as soon as no worker has a job */
+  struct file_work {                        /* of a regular file: see outputs_files.c */
+    int index;                              /* beside what `endpoint` has: the index of a segment, */
+    uint64_t count;                         /* entries in it, */
+    int64_t began;                          /* when it began, in ns since 1970, */
+    int64_t hold_ns;                        /* and how long it goes on in any case */
+    int fd, looks_at;                       /* what the sink has; -1: nothing; and what a worker looks at */
+    int64_t seen;                           /* its size at the last look */
+    struct segment_end *ends;               /* segments that are being finished */
+    uint64_t emitted;                       /* results that went into files before it */
+    unsigned jobs;                          /* that workers have, */
+    _Atomic int64_t asked;                  /* since when (CLOCK_MONOTONIC ns); 0: none */
+    bool busy;                              /* one of them is about the next file, and fills in this: */
+    bool moved, worked;                     /* whether the file is gone; whether there is a next one */
+    struct failure failure;                 /* else */
+    struct segment_files next;              /* what the sink gets as soon as it has given back what it has */
+    bool wants_next;                        /* the sink has given back a segment, and waits */
+    bool lasts;                             /* the trouble is not over when a result gets through */
+    bool stop_wanted;                       /* as soon as no worker has a job */
   } file;
 };
 

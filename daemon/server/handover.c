@@ -80,8 +80,8 @@ static unsigned put_files(const struct server *server, FILE *out) {
   return count;
 }
 
-/* The state, a record: everything else lies where it is worked on. `program`: that is executed, while a process that the manager
- * starts opens the files that are there. */
+/* The state, a record: everything else lies where it is worked on. `program`: that is executed, while a process that the
+ * manager starts opens the files that are there. */
 static void *handover_put(struct server *server, bool program, bool live) {
   struct stream stream;
   struct roster roster = {.server = server, .engine = server->engine, .pipelines = server->pipeline_count};
@@ -266,8 +266,7 @@ bool server_leave(struct server *server, const char *text, struct failure *failu
   return exchange(server, &how, failure);
 }
 
-/* -- should this process be killed
- * ------------------------------------------------------------------------------------------------ */
+/* -- should this process be killed ---------------------------------------------------------------------------------- */
 
 static uint64_t count_clients(const struct server *server) {
   uint64_t clients = 0;
@@ -299,7 +298,7 @@ void server_note_journal(struct server *server) {
 void server_note(struct server *server) {
   if (fd_store_is_there()) {
     server_note_journal(server);
-    fd_store_mark();
+    fd_table_mark();
     server_note_state(server);
   }
 }
@@ -307,22 +306,25 @@ void server_note(struct server *server) {
 /* While pipelines are exchanged the last state stands: what it names is there until the next one is written. */
 void server_note_state(struct server *server) {
   struct failure later;
-  if (!fd_store_is_marked() || !fd_store_is_there() || !server_may_hand_over(server, &later)) {
+  if (!fd_table_is_marked() || !fd_store_is_there() || !server_may_hand_over(server, &later)) {
     return;
   }
   fd_store_keep_state(handover_put(server, false, true));
   server_beat(server);
 }
 
+/* The process before was killed, as far as anybody knows at its last beat. */
+static void note_crash(struct server *server) {
+  struct fd_store_heartbeat heartbeat = fd_store_last_heartbeat();
+  history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, heartbeat.last);
+  server->lost_clients = heartbeat.clients;
+}
+
 void server_recover(struct server *server) {
-  struct history history;
-  struct fd_store_heartbeat heartbeat;
-  server->recovers = fd_store_recover(&history, &heartbeat);
+  server->recovers = fd_store_recover(&server->history);
   if (server->recovers) {
-    server->history = history;
-    history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, heartbeat.last);
-    server->history.closed += heartbeat.clients;
-    server->lost_clients = heartbeat.clients;
+    note_crash(server);
+    server->history.closed += server->lost_clients;
   }
 }
 
@@ -366,7 +368,8 @@ static void take_tasks(struct server *server, const struct server *left, bool li
 
 bool server_take(struct server *server) {
   const struct server *left = left_server(server);
-  bool sound = left && image_is_time(left->started) && IMAGE_IS_FLAG(left->stop_wanted) && IMAGE_IS_FLAG(left->reload_given_up) &&
+  bool sound = left && roster_of(server->left)->pipelines == server->config->pipeline_count && image_is_time(left->started) &&
+               IMAGE_IS_FLAG(left->stop_wanted) && IMAGE_IS_FLAG(left->reload_given_up) &&
                history_adopt(&server->history, &left->history);
   if (!sound) {
     return false;
@@ -379,9 +382,7 @@ bool server_take(struct server *server) {
   }
   take_tasks(server, left, server->left->live);
   if (server->left->live) {
-    struct fd_store_heartbeat heartbeat = fd_store_last_heartbeat();
-    history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, heartbeat.last);
-    server->lost_clients = heartbeat.clients;
+    note_crash(server);
   }
   return true;
 }

@@ -370,8 +370,6 @@ static void on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_
     server_hear_later(server, pipeline, event, fault);
   } else if (server_on_hanging(server, pipeline, event)) {
     return;
-  } else if (event == PIPELINE_CHANGED) {
-    server_note_state(server);
   } else {
     server->report(server, events[event], &(struct server_cause){.pipeline = pipeline, .event = event, .fault = fault});
   }

@@ -206,8 +206,7 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
 void server_fail_start(struct server *server, const struct failure *failure) {
   struct failure last = *failure;
   bool device = failure->device || (server->engine && engine_lost(server->engine) != NO_DEVICE);
-  bool is_whole =
-      server->left && !server->left->live; /* what a killed process noted is looked into once */
+  bool is_whole = server->left && !server->left->live; /* what a killed process noted is looked into once */
   if (is_whole && device) {
     take_up_once_more(server, failure, &last);
   }

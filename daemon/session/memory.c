@@ -193,7 +193,8 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   }
   session->account.now.waiting = WAITING_FOR_PRODUCER;
   session->setup.left = NULL;
-  if ((setup->left && !session_adopt(session, setup->left, setup->left_memory, failure)) || !session_take_memory(session, failure)) {
+  if ((setup->left && !session_adopt(session, setup->left, setup->left_memory, failure)) ||
+      !session_take_memory(session, failure)) {
     return setup->left ? NULL : session_free(session); /* see inputs_new() */
   }
   session_keep_choices(session);

@@ -74,8 +74,8 @@ struct session {
   bool attach_acknowledges;
   bool attach_continues; /* the producer was there before this process */
   struct reader *attach_reader;
-  uint64_t attaches;      /* the control loop's: how many producers there were, */
-  uint64_t attached;      /* the lane's: the number of the last it knows of, */
+  uint64_t attaches;              /* the control loop's: how many producers there were, */
+  uint64_t attached;              /* the lane's: the number of the last it knows of, */
   const struct reader *client_at; /* reply: the control loop's, where its client's reader lies or lay */
   enum session_revival revival;
   /* while it is adopted: the fate that was being counted, whether its file is read once more, and how many frames may lack */

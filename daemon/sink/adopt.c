@@ -133,9 +133,7 @@ void sink_abandon(struct sink *sink) { sink->first = sink->base = sink->tail; }
 
 /* -- readers ----------------------------------------------------------------------------------------------------------- */
 
-const struct reader *reader_left(const struct reader *address) {
-  return image_left_at(address, IMAGE_READER, sizeof *address);
-}
+const struct reader *reader_left(const struct reader *address) { return image_left_at(address, IMAGE_READER, sizeof *address); }
 
 bool reader_has_gone(const struct reader *reader) { return reader->leaving; }
 

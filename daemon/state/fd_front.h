@@ -7,21 +7,14 @@
 
 #define IMAGE "image-" /* its name there begins so, and ends with when it was made: the latest counts */
 
-enum { NAME = 64, MOST_NEW_FILES = 64 };
-
-/* The file at the path is still this one as long as all of this fits; the time is that of its making, since nobody writes to
- * it. */
-struct new_file {
-  char path[sizeof((struct sockaddr_un *)NULL)->sun_path]; /* empty: none */
-  dev_t device;
-  ino_t inode;
-  struct timespec made;
+enum {
+  NAME = 64,
+  OTHERS = 2 /* beside descriptors of the table: the image, for a moment beside that of the process before */
 };
 
 struct fd_store_front {
-  struct fd_store_heartbeat heartbeat; /* first: the one thing that other versions know */
+  struct fd_store_heartbeat heartbeat;    /* first: the one thing that other versions know */
   _Atomic uint64_t state, journal, table; /* names of records; 0: none */
-  struct new_file new_files[MOST_NEW_FILES];
 };
 
 /* What a process needs to know which can make nothing of a state. */

@@ -28,25 +28,6 @@ static struct {
 
 /* -- out of the store -------------------------------------------------------------------------------------------------- */
 
-static bool is_this(const struct new_file *file) {
-  struct stat there;
-  return memchr(file->path, '\0', sizeof file->path) && lstat(file->path, &there) == 0 && S_ISSOCK(there.st_mode) &&
-         there.st_dev == file->device && there.st_ino == file->inode && there.st_mtim.tv_sec == file->made.tv_sec &&
-         there.st_mtim.tv_nsec == file->made.tv_nsec;
-}
-
-/* Removes files of sockets that nobody can connect to, since a reload was making them when its process was killed. */
-static void remove_new_files(int fd) {
-  struct new_file file;
-  off_t at = IMAGE_FRONT + (off_t)offsetof(struct fd_store_front, new_files);
-  for (unsigned i = 0; i < MOST_NEW_FILES && pread(fd, &file, sizeof file, at) == (ssize_t)sizeof file; i++) {
-    if (file.path[0] != '\0' && is_this(&file)) {
-      unlink(file.path); /* whoever binds there next replaces one that stays */
-    }
-    at += (off_t)sizeof file;
-  }
-}
-
 /* A beat that cannot have been was one: nobody knows when. */
 static void recall_heartbeat(int fd) {
   struct fd_store_heartbeat heartbeat = {0};
@@ -106,7 +87,6 @@ static int take_image(void) {
 
 /* The journal is for a process that can make nothing of the state; that of an orderly end says more. */
 static bool read_image(int fd, struct failure *failure) {
-  remove_new_files(fd);
   bool usable = image_look_into(fd);
   recall_heartbeat(fd);
   recall_journal();
@@ -129,7 +109,7 @@ static void drop_unknown(void) {
   for (int fd = systemd_take_kept("", name, sizeof name); fd >= 0; fd = systemd_take_kept("", name, sizeof name)) {
     systemd_forget(name);
     if (fd_table_is_listener(fd)) {
-      fd_table_listen(fd, "", false, &(struct stat){0});
+      fd_table_listen(fd, "", false, false, &(struct stat){0});
       fd_table_set_aside(fd);
     } else {
       close(fd);
@@ -144,8 +124,8 @@ bool fd_store_receive(struct failure *failure) {
   }
   int fd = take_image();
   bool whole = fd >= 0 && read_image(fd, failure);
+  fd_received_leave(whole, last.heartbeat.takers); /* before anything that this process may die of */
   fd_table_receive(true);
-  fd_received_leave(whole, last.heartbeat.takers);
   if (!whole) {
     fd_table_close_rest(false);
     fd_table_begin();
@@ -175,9 +155,8 @@ bool fd_store_is_dirty(const char *lines, const char *file, uint64_t *result_byt
   return false;
 }
 
-bool fd_store_recover(struct history *history, struct fd_store_heartbeat *heartbeat) {
-  *history = last.history;
-  *heartbeat = last.heartbeat;
+bool fd_store_recover(struct history *history) {
+  *history = last.killed && last.has_journal ? last.history : *history;
   return last.killed && last.has_journal;
 }
 

@@ -1,7 +1,6 @@
 #include "daemon/state/fd_store.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +15,13 @@
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
-enum { OTHERS = 2 /* the image, for a moment beside that of the process before */ };
-
 static_assert(sizeof(struct fd_store_front) <= IMAGE_FRONT_BYTES, "it fits the front of the image");
 
 static struct {
-  void *state, *journal;                  /* in the image; NULL: none */
-  atomic_bool marked;                     /* also by whoever prepares pipelines */
-  bool unsaid;                            /* something of the state could not be said */
-  bool image;                             /* the image lies there */
-  _Atomic(struct fd_store_front *) front; /* NULL: nothing was noted yet. Whoever makes sockets looks there, too. */
+  void *state, *journal;        /* in the image; NULL: none */
+  bool unsaid;                  /* something of the state could not be said */
+  bool image;                   /* the image lies there */
+  struct fd_store_front *front; /* NULL: nothing was noted yet */
 } keeper;
 
 bool fd_store_is_there(void) { return systemd_keeps() > 0; }
@@ -81,12 +77,7 @@ bool fd_store_keep(void *state, struct failure *failure) {
 
 /* -- at all times ---------------------------------------------------------------------------------------------------- */
 
-void fd_store_mark(void) { keeper.marked = true; }
-
-bool fd_store_is_marked(void) { return keeper.marked; }
-
 void fd_store_keep_state(void *state) {
-  keeper.marked = false;
   bool fits = state && image_outlives() && fd_table_needed() <= room_of_descriptors();
   if (!fits) {
     put_state(NULL); /* before what it tells of */
@@ -101,7 +92,7 @@ void fd_store_keep_state(void *state) {
 
 void fd_store_try_again(void) {
   if (keeper.unsaid) {
-    fd_store_mark();
+    fd_table_mark();
   }
   if (keeper.front) {
     keep_image();
@@ -112,64 +103,31 @@ void fd_store_list(FILE *out, const char *path, uint64_t result_bytes) {
   fprintf(out, "%llu %zu %s\n", (unsigned long long)result_bytes, strlen(path), path);
 }
 
+/* Without memory for a journal the next process knows less of this one, and nothing else. */
 void fd_store_note(const struct history *history, const char *files) {
   struct fd_store_front *front = fd_store_is_there() ? image_front() : NULL;
   size_t length = sizeof(struct journal) + (files ? strlen(files) + 1 : 0);
   struct journal *journal = front ? malloc(length) : NULL;
+  if (!front) {
+    return;
+  }
   if (journal) {
     journal->history = *history;
     memcpy(journal->files, files ? files : "", length - sizeof *journal);
   }
-  if (front) { /* without a journal the next process knows less of this one, and nothing else */
-    put_record(journal ? state_write(journal, length, true) : NULL, &keeper.journal, &front->journal);
-  }
-  if (front && !keeper.front) {
-    front->heartbeat.last = clock_now();
-    atomic_store(&keeper.front, front);
-  }
-  if (front) {
-    keep_image();
-  }
+  put_record(journal ? state_write(journal, length, true) : NULL, &keeper.journal, &front->journal);
   free(journal);
-}
-
-/* -- files that are new ---------------------------------------------------------------------------------------------- */
-
-/* The entry of that path, or an empty one for none. */
-static struct new_file *find_new_file(const char *path) {
-  struct fd_store_front *front = atomic_load(&keeper.front);
-  for (unsigned i = 0; front && i < MOST_NEW_FILES; i++) {
-    if (strcmp(front->new_files[i].path, path) == 0) {
-      return &front->new_files[i];
-    }
+  if (!keeper.front) {
+    front->heartbeat.last = clock_now();
+    keeper.front = front;
   }
-  return NULL;
-}
-
-/* The path comes last: this process may be killed in between. */
-void fd_store_note_new_file(const char *path, const struct stat *made) {
-  struct new_file *file = find_new_file("");
-  if (file && strlen(path) < sizeof file->path) {
-    file->device = made->st_dev;
-    file->inode = made->st_ino;
-    file->made = made->st_mtim;
-    atomic_signal_fence(memory_order_release);
-    memcpy(file->path, path, strlen(path) + 1);
-  }
-}
-
-void fd_store_forget_new_file(const char *path) {
-  struct new_file *file = find_new_file(path);
-  if (file) {
-    file->path[0] = '\0';
-  }
+  keep_image();
 }
 
 void fd_store_beat(int64_t now, uint64_t clients) {
-  struct fd_store_front *front = atomic_load(&keeper.front);
-  if (front) {
-    front->heartbeat.clients = clients;
-    front->heartbeat.last = now;
+  if (keeper.front) {
+    keeper.front->heartbeat.clients = clients;
+    keeper.front->heartbeat.last = now;
   }
 }
 
@@ -178,7 +136,6 @@ void fd_store_withdraw(void) {
   fd_store_release();
   put_state(NULL);
   fd_table_withdraw();
-
   keeper.image = keeper.image && !systemd_forget(fd_store_image_name(image_born(), name));
 }
 

@@ -10,8 +10,6 @@
 
 #include <stdio.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 
 #include "daemon/base/failure.h"
 #include "daemon/measure/history.h"
@@ -42,11 +40,8 @@ struct fd_store_heartbeat {
   uint64_t takers;  /* how many processes have received what it left */
 };
 
-/* What the state says has changed, and fd_store_keep_state() is due. */
-void fd_store_mark(void);
-bool fd_store_is_marked(void);
-/* Replaces the state by this record (NULL: there is no memory), with all descriptors that are wanted; where there is not room for
- * all, by the listening sockets alone. */
+/* Replaces the state by this record (NULL: there is no memory), with all descriptors that are wanted; where there is not room
+ * for all, by the listening sockets alone. */
 void fd_store_keep_state(void *state);
 /* What could not be said is due once more. */
 void fd_store_try_again(void);
@@ -54,11 +49,6 @@ void fd_store_try_again(void);
  * each with the size of a whole result there (0: unknown); NULL: any file may be dirty. */
 void fd_store_note(const struct history *history, const char *files);
 void fd_store_list(FILE *out, const char *path, uint64_t result_bytes);
-/* The file of a socket was made, and no pipeline uses it yet: a process after this one removes it. From any thread; only one at
- * a time is at such files. A file that there is no room to note stays behind. */
-void fd_store_note_new_file(const char *path, const struct stat *made);
-/* A pipeline uses the file of that socket, or it is gone. */
-void fd_store_forget_new_file(const char *path);
 /* Says that this process still runs, with so many clients. */
 void fd_store_beat(int64_t now, uint64_t clients);
 /* Takes back all descriptors that lie there, also what was received. */
@@ -73,10 +63,8 @@ void fd_store_note_again(const struct history *history, const char *files, const
 /* The image of the process before, which executed this one or, as it is known here, `was_killed`; takes the descriptor over.
  * Whether what it holds is of use. */
 bool fd_store_look_into(int fd, bool was_killed);
-/* Whether a process before this one ended without a word; `history` and `heartbeat` are its own. From then on
- * fd_store_was_writing() and fd_store_take_listener() know of it. */
-bool fd_store_recover(struct history *history, struct fd_store_heartbeat *heartbeat);
-/* The heartbeat alone, where the state tells the rest. */
+/* Whether a process before this one ended without a word, and left its history. */
+bool fd_store_recover(struct history *history);
 struct fd_store_heartbeat fd_store_last_heartbeat(void);
 /* Whether a process before this one was killed. */
 bool fd_store_was_killed(void);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ struct entry {
   int fd;              /* its number; NONE: the place is free, or (`there`) is to be once the manager was told */
   int before;          /* which number it had in the process before; NONE: it was taken, or is this one's */
   unsigned char there; /* it lies in the store */
-  unsigned char wanted, listens, passed, came;
+  unsigned char wanted, listens, passed, is_new, came;
   uint64_t path;             /* of a listener, which is known by its checksum; 0: nobody knows */
   dev_t device, file_device; /* what it is, and which file a listener made */
   ino_t inode, file_inode;
@@ -41,6 +42,7 @@ static struct {
   unsigned numbers;
   unsigned came; /* so many from the process before */
   bool lacks;    /* what is wanted and not in the table */
+  atomic_bool marked;
 } own = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* -- places ----------------------------------------------------------------------------------------------------------- */
@@ -109,7 +111,7 @@ static struct entry *put(unsigned place, struct entry entry) {
 static void let_go(struct entry *entry) {
   own.places[entry->fd] = 0;
   entry->fd = entry->before = NONE;
-  entry->wanted = entry->listens = entry->passed = entry->came = 0;
+  entry->wanted = entry->listens = entry->passed = entry->is_new = entry->came = 0;
 }
 
 static struct entry *enter(int fd) {
@@ -141,7 +143,13 @@ static struct entry *next_of(const struct entry *entry) {
   return own.table && at < own.table->count ? &own.table->entries[at] : NULL;
 }
 
-/* Whether it does not lie in the store any more. */
+/* Whether it lies in the store; and whether it does not any more. */
+static bool keep(struct entry *entry) {
+  char name[NAME];
+  entry->there = entry->there || systemd_keep(entry->fd, name_of(entry, name));
+  return entry->there;
+}
+
 static bool forget(struct entry *entry) {
   char name[NAME];
   entry->there = entry->there && !systemd_forget(name_of(entry, name));
@@ -150,7 +158,12 @@ static bool forget(struct entry *entry) {
 
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 
+void fd_table_mark(void) { own.marked = true; }
+
+bool fd_table_is_marked(void) { return own.marked; }
+
 void fd_table_begin(void) {
+  own.marked = false;
   pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     entry->wanted = entry->listens && entry->fd >= 0;
@@ -191,10 +204,7 @@ bool fd_table_keep(bool listeners_only, unsigned room) {
   }
   pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    char name[NAME];
-    bool is_meant = entry->wanted && !entry->passed;
-    entry->there = entry->there || (is_meant && systemd_keep(entry->fd, name_of(entry, name)));
-    all = all && (entry->there || !is_meant);
+    all = (!entry->wanted || entry->passed || keep(entry)) && all;
   }
   pthread_mutex_unlock(&own.lock);
   return all;
@@ -229,7 +239,7 @@ static bool stay_open(int fd, bool stays) {
 bool fd_table_stay(bool stay) {
   bool all = stay_open(image_fd(), stay) && !own.lacks;
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    all = (!entry->wanted || stay_open(entry->fd, stay)) && all;
+    all = (!entry->wanted || entry->is_new || stay_open(entry->fd, stay)) && all;
   }
   return all;
 }
@@ -241,6 +251,23 @@ static bool has_stayed(const struct entry *entry) {
          status.st_dev == entry->device && status.st_ino == entry->inode;
 }
 
+static void keep_at_once(struct entry *entry) {
+  if (fd_table_needed() + OTHERS < systemd_keeps()) {
+    keep(entry);
+  }
+}
+
+void fd_table_enter(int fd) {
+  pthread_mutex_lock(&own.lock);
+  struct entry *entry = fd >= 0 ? enter(fd) : NULL;
+  if (entry) {
+    entry->wanted = 1;
+    keep_at_once(entry);
+  }
+  pthread_mutex_unlock(&own.lock);
+  fd_table_mark();
+}
+
 /* -- listeners ------------------------------------------------------------------------------------------------------ */
 
 bool fd_table_is_listener(int fd) {
@@ -249,26 +276,31 @@ bool fd_table_is_listener(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &length) == 0 && answer;
 }
 
-void fd_table_listen(int fd, const char *path, bool passed, const struct stat *file) {
+void fd_table_listen(int fd, const char *path, bool passed, bool is_new, const struct stat *file) {
+  own.marked = true;
   pthread_mutex_lock(&own.lock);
   struct entry *entry = enter(fd);
   if (entry) { /* else the next process makes its own */
     entry->before = NONE;
     entry->listens = 1;
     entry->passed = passed;
+    entry->is_new = is_new;
     entry->path = state_checksum(path, strlen(path));
     entry->file_device = file->st_dev;
     entry->file_inode = file->st_ino;
+    if (is_new) {
+      keep_at_once(entry);
+    }
   }
   pthread_mutex_unlock(&own.lock);
 }
 
 void fd_table_leave(int fd) {
+  own.marked = true;
   pthread_mutex_lock(&own.lock);
   struct entry *entry = entry_of(fd);
   if (entry) {
     let_go(entry);
-    forget(entry);
   }
   pthread_mutex_unlock(&own.lock);
 }
@@ -323,13 +355,25 @@ int fd_table_take_listener(const char *path, const struct sockaddr *tcp, socklen
 static const struct fd_table *left_table(void) {
   size_t bytes = 0;
   const struct fd_store_front *front = image_left_front();
-  const struct fd_table *table = front ? image_left_any(front->table, IMAGE_TABLE, &bytes) : NULL;
+  const struct fd_table *table = front ? image_left(front->table, IMAGE_TABLE, &bytes) : NULL;
   return table && bytes >= sizeof *table && table->count <= (bytes - sizeof *table) / sizeof *table->entries ? table : NULL;
 }
 
 static const struct entry *left_entry(unsigned place) {
   const struct fd_table *left = left_table();
   return left && place < left->count ? &left->entries[place] : NULL;
+}
+
+/* Nobody can connect there, since a reload was making it when its process was killed. */
+static void remove_new(int fd, const struct entry *left) {
+  struct sockaddr_un address = {0};
+  socklen_t length = sizeof address - 1;
+  struct stat there;
+  if (getsockname(fd, (struct sockaddr *)&address, &length) == 0 && lstat(address.sun_path, &there) == 0 &&
+      S_ISSOCK(there.st_mode) && there.st_dev == left->file_device && there.st_ino == left->file_inode) {
+    unlink(address.sun_path); /* whoever binds there next replaces one that stays */
+  }
+  close(fd);
 }
 
 /* Without an entry nobody knows what it was. */
@@ -340,14 +384,18 @@ static void receive(unsigned place, int fd, const struct entry *left, bool is_th
     entry.device = status.st_dev;
     entry.inode = status.st_ino;
   }
-  entry.listens = fd_table_is_listener(fd);
+  if (left && left->is_new) {
+    remove_new(fd, left);
+    entry = (struct entry){.fd = NONE, .before = NONE, .there = is_there};
+  }
+  entry.listens = fd_table_is_listener(entry.fd);
   if (left && entry.listens) {
     entry.passed = left->passed && !is_there;
     entry.path = left->path;
     entry.file_device = left->file_device;
     entry.file_inode = left->file_inode;
   }
-  own.came += put(place, entry) != NULL; /* without memory it stays open for nothing, until this process ends */
+  own.came += put(place, entry) && entry.came; /* without memory it stays open for nothing, until this process ends */
 }
 
 /* A number that makes no sense may be that of a descriptor which this process opens for itself: only those that are open by now

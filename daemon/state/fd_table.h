@@ -20,7 +20,13 @@ bool fd_table_is_listener(int fd);
 
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 
-/* What is to be kept is told from here on: each descriptor in use (-1: none). If there is no memory for one, not all is kept. */
+/* [any thread] Descriptors have changed, and it is due to tell which are to be kept. A listener that comes or goes, and one
+ * that leaves, says so by itself. */
+void fd_table_mark(void);
+bool fd_table_is_marked(void);
+
+/* What is to be kept is told from here on: each descriptor in use (-1: none). If there is no memory for one, not all is kept.
+ */
 void fd_table_begin(void);
 void fd_table_want(int fd);
 /* Gives the store what is wanted and not there yet, or (all that stays wanted then) the listeners alone, if not more than
@@ -35,9 +41,12 @@ bool fd_table_forget_others(void);
 /* Those that are wanted stay open for the next program, or do not. */
 bool fd_table_stay(bool stay);
 
+/* The descriptor takes the place of another one, and is wanted before anything says so. */
+void fd_table_enter(int fd);
 /* [any thread] A listening socket comes into use, for whoever knows it by that path or address; one that is `passed` by the
- * manager at every start, or one that has made that file. */
-void fd_table_listen(int fd, const char *path, bool passed, const struct stat *file);
+ * manager at every start, or one that has made that file. One that `is_new` is not in use yet: should this process be killed,
+ * the next one removes its file. */
+void fd_table_listen(int fd, const char *path, bool passed, bool is_new, const struct stat *file);
 /* [any thread] A descriptor is to be closed, after which its number may mean another one. */
 void fd_table_leave(int fd);
 /* [any thread] Nobody uses it for now: fd_table_take_listener() may give it again. */
@@ -49,8 +58,8 @@ void fd_table_set_aside(int fd);
 void fd_table_receive(bool by_manager);
 /* The number that the descriptor has now which had this one, or -1; it is taken once, and belongs to the caller. */
 int fd_table_take(int before);
-/* [any thread] The listener at a path, or at that address of TCP, that nobody has taken, or -1; `file`: which it made, or zeros.
- * Of TCP, listeners elsewhere are closed: they may be in the way of a socket at this address. */
+/* [any thread] The listener at a path, or at that address of TCP, that nobody has taken, or -1; `file`: which it made, or
+ * zeros. Of TCP, listeners elsewhere are closed: they may be in the way of a socket at this address. */
 int fd_table_take_listener(const char *path, const struct sockaddr *tcp, socklen_t length, bool *passed, struct stat *file);
 /* Whether all that came is still what it was; then it stays open for the next program. */
 bool fd_table_stay_as_received(void);

@@ -41,7 +41,7 @@ void *state_write(const void *bytes, size_t length, bool live) {
 
 bool state_read(uint64_t name, struct left *left) {
   size_t room = 0;
-  const struct state *state = image_left_any(name, IMAGE_STATE, &room);
+  const struct state *state = image_left(name, IMAGE_STATE, &room);
   bool is_whole = state && room >= sizeof *state && state->length <= room - sizeof *state &&
                   state->checksum == sum_of(state, state->length);
   *left = (struct left){0};
@@ -54,8 +54,7 @@ bool state_read(uint64_t name, struct left *left) {
 bool state_receive(uint64_t name, bool by_manager, struct failure *failure) {
   bool is_whole = state_read(name, &received);
   received.by_manager = by_manager;
-  return is_whole ||
-         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "its checksum is wrong, or it is none of framed");
+  return is_whole || failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "its checksum is wrong, or it is none of framed");
 }
 
 const struct left *state_left(void) { return &received; }

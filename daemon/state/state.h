@@ -20,8 +20,8 @@ enum { STATE_VERSION = 22 };
 
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 
-/* A record with these bytes, which image_free() frees; `live`: it is for a process that follows should this one be killed. NULL:
- * there is no memory. */
+/* A record with these bytes, which image_free() frees; `live`: it is for a process that follows should this one be killed.
+ * NULL: there is no memory. */
 void *state_write(const void *bytes, size_t length, bool live);
 
 /* -- what a process before this one left, until image_look_away() ---------------------------------------------------- */
