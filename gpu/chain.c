@@ -147,6 +147,17 @@ bool chain_runs(const struct gpu_chain *chain, bool on_cuda, struct gpu_error *e
   return true;
 }
 
+bool gpu_chain_spreads(const struct gpu_chain *chain, struct gpu_error *error) {
+  if (chain->first_stateful < 0) {
+    return true;
+  }
+  gpu_error_set(error, 0, "leave `spread: frames` out of the pipeline, or the stage",
+                "stages[%d] (%s) goes from each frame to the next one, which would be on another device", chain->first_stateful,
+                chain->plans[chain->first_stateful].stage->name);
+  error->stage = chain->first_stateful;
+  return false;
+}
+
 struct gpu_chain *gpu_chain_free(struct gpu_chain *chain) {
   for (unsigned i = 0; chain && i < chain->length; i++) {
     struct stage_plan *plan = &chain->plans[i];

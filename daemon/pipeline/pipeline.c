@@ -162,7 +162,6 @@ static bool make_intake(struct pipeline *pipeline, const struct pipeline_inherit
                                      .lanes = pipeline->lanes,
                                      .sink_lanes = pipeline->sink_lanes,
                                      .places = pipeline->places,
-                                     .retries = inheritance->left,
                                      .inherits = inheritance->source,
                                      .left = left};
   pipeline->inputs = inputs_new(&setup, failure);
