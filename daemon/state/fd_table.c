@@ -47,8 +47,6 @@ static struct {
 
 /* -- places ----------------------------------------------------------------------------------------------------------- */
 
-static size_t table_bytes(unsigned room) { return sizeof(struct fd_table) + room * sizeof(struct entry); }
-
 /* The name of the table changes in one step, so that there is a whole one at any time. */
 static bool reach_place(unsigned place) {
   struct fd_table *table = own.table, *larger;
@@ -57,13 +55,15 @@ static bool reach_place(unsigned place) {
   while (room <= place) {
     room *= 2;
   }
-  larger = table && room == table->room ? table : front && room <= MOST ? image_new(IMAGE_TABLE, table_bytes(room)) : NULL;
+  larger = table && room == table->room ? table
+           : front && room <= MOST      ? image_new(IMAGE_TABLE, sizeof *table + room * sizeof *table->entries)
+                                        : NULL;
   if (!larger) {
     return false;
   }
   if (larger != table) {
     if (table) {
-      memcpy(larger, table, table_bytes(table->count));
+      memcpy(larger, table, sizeof *table + table->count * sizeof *table->entries);
     }
     larger->room = room;
     atomic_store(&front->table, image_name(larger));
@@ -159,7 +159,6 @@ static bool forget(struct entry *entry) {
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 
 void fd_table_mark(void) { own.marked = true; }
-
 bool fd_table_is_marked(void) { return own.marked; }
 
 void fd_table_begin(void) {
@@ -251,21 +250,17 @@ static bool has_stayed(const struct entry *entry) {
          status.st_dev == entry->device && status.st_ino == entry->inode;
 }
 
-static void keep_at_once(struct entry *entry) {
-  if (fd_table_needed() + OTHERS < systemd_keeps()) {
-    keep(entry);
-  }
-}
+static void keep_at_once(struct entry *entry) { (void)(fd_table_needed() + OTHERS < systemd_keeps() && keep(entry)); }
 
 void fd_table_enter(int fd) {
+  fd_table_want(fd);
   pthread_mutex_lock(&own.lock);
-  struct entry *entry = fd >= 0 ? enter(fd) : NULL;
+  struct entry *entry = entry_of(fd);
   if (entry) {
-    entry->wanted = 1;
     keep_at_once(entry);
   }
   pthread_mutex_unlock(&own.lock);
-  fd_table_mark();
+  own.marked = true;
 }
 
 /* -- listeners ------------------------------------------------------------------------------------------------------ */
@@ -314,19 +309,14 @@ void fd_table_set_aside(int fd) {
   pthread_mutex_unlock(&own.lock);
 }
 
-static bool is_at(int fd, const char *path, const struct sockaddr *tcp, socklen_t length) {
+/* Whether it listens there; `rival`: or at another address of TCP, if it is one of TCP that is looked for. */
+static bool is_at(int fd, const char *path, const struct sockaddr *tcp, socklen_t length, bool *rival) {
   struct sockaddr_storage there = {0};
   socklen_t size = sizeof there;
-  bool is_unix = getsockname(fd, (struct sockaddr *)&there, &size) == 0 && there.ss_family == AF_UNIX;
-  return tcp ? size == length && memcmp(&there, tcp, length) == 0
+  bool is_known = getsockname(fd, (struct sockaddr *)&there, &size) == 0, is_unix = there.ss_family == AF_UNIX;
+  *rival = is_known && !is_unix && tcp;
+  return tcp ? *rival && size == length && memcmp(&there, tcp, length) == 0
              : is_unix && strcmp(((struct sockaddr_un *)&there)->sun_path, path) == 0;
-}
-
-/* Whether it is one of TCP. */
-static bool is_tcp(int fd) {
-  int family = AF_UNIX;
-  socklen_t size = sizeof family;
-  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && family != AF_UNIX;
 }
 
 int fd_table_take_listener(const char *path, const struct sockaddr *tcp, socklen_t length, bool *passed, struct stat *file) {
@@ -334,13 +324,14 @@ int fd_table_take_listener(const char *path, const struct sockaddr *tcp, socklen
   const uint64_t sum = state_checksum(path, strlen(path));
   pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    bool is_free = entry->before >= 0 && entry->listens && has_stayed(entry) && is_tcp(entry->fd) == (tcp != NULL);
-    if (is_free && found < 0 && ((!tcp && entry->path == sum) || is_at(entry->fd, path, tcp, length))) {
+    bool rival = false, is_free = entry->before >= 0 && entry->listens && has_stayed(entry);
+    bool is_it = is_free && (is_at(entry->fd, path, tcp, length, &rival) || (!tcp && entry->path == sum));
+    if (is_it && found < 0) {
       found = entry->fd;
       entry->before = NONE;
       *passed = entry->passed;
       *file = (struct stat){.st_dev = entry->file_device, .st_ino = entry->file_inode};
-    } else if (is_free && tcp) {
+    } else if (rival) {
       rights_close(entry->fd);
       let_go(entry);
       forget(entry);
@@ -373,27 +364,28 @@ static void remove_new(int fd, const struct entry *left) {
       S_ISSOCK(there.st_mode) && there.st_dev == left->file_device && there.st_ino == left->file_inode) {
     unlink(address.sun_path); /* whoever binds there next replaces one that stays */
   }
-  close(fd);
 }
 
-/* Without an entry nobody knows what it was. */
+/* What is not what the table that was left says is of use only if it listens. */
 static void receive(unsigned place, int fd, const struct entry *left, bool is_there) {
-  struct stat status;
-  struct entry entry = {.fd = fd, .before = left ? left->fd : fd, .there = is_there, .came = 1};
-  if (fstat(fd, &status) == 0) {
-    entry.device = status.st_dev;
-    entry.inode = status.st_ino;
-  }
-  if (left && left->is_new) {
+  struct stat status = {0};
+  bool is_known =
+      fstat(fd, &status) == 0 && left && left->fd >= 0 && left->device == status.st_dev && left->inode == status.st_ino;
+  struct entry entry = is_known ? *left : (struct entry){.fd = fd, .device = status.st_dev, .inode = status.st_ino};
+  bool is_new = is_known && left->is_new;
+  entry.before = entry.fd;
+  entry.fd = fd;
+  entry.there = is_there;
+  entry.came = 1;
+  entry.listens = fd_table_is_listener(fd);
+  entry.wanted = entry.is_new = 0;
+  entry.passed = entry.passed && entry.listens && !is_there;
+  if (is_new) {
     remove_new(fd, left);
-    entry = (struct entry){.fd = NONE, .before = NONE, .there = is_there};
   }
-  entry.listens = fd_table_is_listener(entry.fd);
-  if (left && entry.listens) {
-    entry.passed = left->passed && !is_there;
-    entry.path = left->path;
-    entry.file_device = left->file_device;
-    entry.file_inode = left->file_inode;
+  if (is_new || (!is_known && !entry.listens)) {
+    rights_close(fd);
+    entry = (struct entry){.fd = NONE, .before = NONE, .there = is_there};
   }
   own.came += put(place, entry) && entry.came; /* without memory it stays open for nothing, until this process ends */
 }
