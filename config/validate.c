@@ -41,6 +41,24 @@ static void check_devices(struct reader *reader, const struct node *node, const 
   }
 }
 
+/* Frames take the slots in turn, and each of these belongs to one device. */
+static void check_spread(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
+  const bool is_list = pipeline->devices != CONFIG_ALL_DEVICES;
+  const unsigned devices = is_list ? (unsigned)__builtin_popcountll(pipeline->devices) : 0;
+  if (pipeline->spread != CONFIG_SPREAD_FRAMES) {
+    return;
+  }
+  if (pipeline->devices == 0) {
+    config_errors_add(reader->errors, place(node, NULL, "spread"),
+                      "write devices: all, or name several such as devices: [0, 1]",
+                      "the frames of pipeline '%s' have one device only", pipeline->name);
+  } else if (devices > pipeline->slots) {
+    config_errors_add(reader->errors, place(node, NULL, "spread"), "give as many slots as devices, or better twice as many",
+                      "the %u slots of pipeline '%s' are too few to spread its frames over %u devices", pipeline->slots,
+                      pipeline->name, devices);
+  }
+}
+
 static void check_loop(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   if (pipeline->source.loop && is_standard(pipeline->source.path)) {
     config_errors_add(reader->errors, place(node, "source", "loop"), "name a file, or remove 'loop'",
@@ -151,6 +169,7 @@ bool validate_pipeline(struct reader *reader, const struct node *node, const str
   check_clients(reader, node, pipeline);
   check_reply(reader, node, pipeline);
   check_devices(reader, node, pipeline);
+  check_spread(reader, node, pipeline);
   check_loop(reader, node, pipeline);
   check_pace(reader, node, pipeline);
   check_overload(reader, node, pipeline);

@@ -31,7 +31,7 @@
 #include "daemon/sink/results.h"
 #include "daemon/state/exec.h"
 #include "daemon/state/state.h"
-#include "gpu/model/model.h"
+#include "gpu/kept.h"
 
 #define DEFAULT_PATH "/etc/framed/framed.yaml"
 
@@ -273,11 +273,10 @@ static bool go_on(const struct options *options, enum exit_status *status) {
   struct config_errors *errors = receipt == EXEC_WHOLE ? config_errors_new() : NULL;
   if (errors) {
     server_pass_config(&text, &codec);
-    server_take_models(&codec);
+    server_take_files(&codec);
   }
   struct config *config = text ? footprint_parse("what was handed over", text, errors) : NULL;
   free(text);
-  model_forget_files();
   char keys[256] = "";
   enum file_change change = config && codec.by_manager ? compare_file(options->path, config, keys, sizeof keys) : FILE_SAME;
   if (config && change != FILE_NEEDS_START) {
@@ -286,6 +285,7 @@ static bool go_on(const struct options *options, enum exit_status *status) {
     return true;
   }
   config_free(config);
+  kept_forget();
   if (receipt == EXEC_WHOLE) {
     exec_discard(&codec); /* its sockets would look like those of another daemon */
   }

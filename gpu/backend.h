@@ -26,9 +26,11 @@ struct gpu_backend {
   bool (*memory)(const struct gpu_device *device, size_t *available, size_t *total);
   bool (*anchor)(struct gpu_device *device, struct gpu_error *error);
   bool (*pin)(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error);
-  void (*unpin)(struct gpu_device *device, void *base);
+  void (*unpin)(struct gpu_device *device, void *base, size_t bytes);
   struct gpu_program *(*program_new)(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
                                      unsigned count, const struct gpu_options *options, struct gpu_error *error);
+  /* Warms the programs up that this one consists of, each of which has begun its stages itself; NULL: it is one of its own. */
+  bool (*warm_up)(struct gpu_program *program, struct gpu_error *error);
   /* After each slot had its first frame: makes graphs, and decides what the options leave open. */
   bool (*prepare)(struct gpu_program *program, struct gpu_error *error);
   /* Measures those parts of struct gpu_costs that no single frame tells; NULL: there are none. */

@@ -147,11 +147,25 @@ bool chain_runs(const struct gpu_chain *chain, bool on_cuda, struct gpu_error *e
   return true;
 }
 
+bool gpu_chain_spreads(const struct gpu_chain *chain, struct gpu_error *error) {
+  if (chain->first_stateful < 0) {
+    return true;
+  }
+  gpu_error_set(error, 0, "leave `spread: frames` out of the pipeline, or the stage",
+                "stages[%d] (%s) goes from each frame to the next one, which would be on another device", chain->first_stateful,
+                chain->plans[chain->first_stateful].stage->name);
+  error->stage = chain->first_stateful;
+  return false;
+}
+
 struct gpu_chain *gpu_chain_free(struct gpu_chain *chain) {
-  for (unsigned i = 0; chain && i < chain->prepared; i++) {
+  for (unsigned i = 0; chain && i < chain->length; i++) {
     struct stage_plan *plan = &chain->plans[i];
-    if (plan->stage->release) {
+    if (i < chain->prepared && plan->stage->release) {
       plan->stage->release(plan);
+    }
+    for (unsigned k = 0; k < STAGE_MAX_FILES; k++) {
+      kept_close(&plan->files[k]);
     }
   }
   free(chain);
@@ -183,6 +197,13 @@ void gpu_chain_count_users(struct gpu_chain *chain, unsigned users) {
 
 const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index) {
   return index < chain->length ? &chain->plans[index] : NULL;
+}
+
+unsigned gpu_chain_files(const struct gpu_chain *chain, struct kept_file *list, unsigned count, unsigned most) {
+  for (unsigned i = 0; i < chain->length * STAGE_MAX_FILES; i++) {
+    count = kept_list(&chain->plans[i / STAGE_MAX_FILES].files[i % STAGE_MAX_FILES], list, count, most);
+  }
+  return count;
 }
 
 const char *const *gpu_chain_labels(const struct gpu_chain *chain, unsigned *count) {

@@ -50,7 +50,7 @@ bool gpu_pin(struct gpu_device *device, void *base, size_t bytes, struct gpu_err
 
 void gpu_unpin(struct gpu_device *device, void *base, size_t bytes) {
   if (!gpu_device_is_dead(device, NULL)) {
-    device->backend->unpin(device, base);
+    device->backend->unpin(device, base, bytes);
   }
   atomic_fetch_sub_explicit(&device->pinned, bytes, memory_order_relaxed);
 }
@@ -105,7 +105,8 @@ struct gpu_program *gpu_program_new(struct gpu_device *device, const struct gpu_
   if (program) {
     atomic_fetch_add_explicit(&device->allocated, program->device_bytes, memory_order_relaxed);
   }
-  return program && begin_stages(program, error) ? program : gpu_program_free(program);
+  bool begun = program && (device->backend->warm_up || begin_stages(program, error));
+  return begun ? program : gpu_program_free(program);
 }
 
 bool gpu_program_graph(const struct gpu_program *program) { return program->graph; }

@@ -64,6 +64,11 @@ unsigned gpu_count(enum gpu_backend_choice choice, unsigned cpus);
 bool gpu_usable(enum gpu_backend_choice choice, unsigned index, struct gpu_error *error);
 void gpu_calibration(const struct gpu_device *device, struct gpu_calibration *calibration);
 
+/* Several open devices of one backend as one: slot i of a program is on the device i modulo `count`, so that frames which take
+ * the slots in turn are dealt over them. Each is still asked for its memory and clock, and abandoned, by itself, and outlives
+ * what is joined. NULL: no memory. */
+struct gpu_device *gpu_join(struct gpu_device *const *devices, unsigned count, struct gpu_error *error);
+
 /* Programs must be gone. Returns NULL. */
 struct gpu_device *gpu_close(struct gpu_device *device);
 
@@ -118,6 +123,8 @@ struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct g
 struct gpu_chain *gpu_chain_free(struct gpu_chain *chain); /* NULL is fine; returns NULL */
 /* Whether all stages can run where gpu_open() would open a device; error->stage names one that cannot. */
 bool gpu_chain_runs(const struct gpu_chain *chain, enum gpu_backend_choice choice, struct gpu_error *error);
+/* Whether its frames may be dealt over joined devices: no stage has a state; error->stage names one that has. */
+bool gpu_chain_spreads(const struct gpu_chain *chain, struct gpu_error *error);
 /* Whether a stage of it runs what others wrote. */
 bool gpu_chain_is_foreign(const struct gpu_chain *chain);
 const struct frame_format *gpu_chain_input(const struct gpu_chain *chain);
@@ -126,6 +133,8 @@ const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned
 /* Says anew how many slots its programs have in all, for stages that share what they run: 0 once another chain is to take its
  * place, whose programs are made while these still run. */
 void gpu_chain_count_users(struct gpu_chain *chain, unsigned users);
+/* Adds the files that its stages were prepared from to a list as kept_list() does. */
+unsigned gpu_chain_files(const struct gpu_chain *chain, struct kept_file *list, unsigned count, unsigned most);
 /* The names of the classes in the result, or NULL. */
 const char *const *gpu_chain_labels(const struct gpu_chain *chain, unsigned *count);
 /* Device memory that one program with `slots` slots takes, in bytes. (The CPU backend takes less: it works on the

@@ -10,12 +10,14 @@
 #define FRAMED_GPU_STAGE_H
 
 #include "gpu/format.h"
+#include "gpu/kept.h"
 #include "gpu/priority.h"
 
 enum {
   STAGE_MAX_PARAMETERS = 12,
   STAGE_MAX_NUMBERS = 4, /* length of a list of numbers, one for each channel */
   STAGE_CONSTANTS = 256, /* bytes of prepared constants, passed to a kernel by value */
+  STAGE_MAX_FILES = 2,
   STAGE_TEXT = 400
 };
 
@@ -69,6 +71,7 @@ struct stage_plan {
   void *resource;            /* of the request: what the caller opened for the stage and keeps until the chain is freed */
   void *shadow;              /* likewise: what computes some of its frames for comparison, or NULL */
   void *object;              /* on the heap, made by prepare() and freed by release() */
+  struct kept_file files[STAGE_MAX_FILES]; /* what prepare() read, closed with the chain */
   const char *remedy;        /* a constant of prepare()'s, where it refuses for another reason than the format that comes in */
   const char *not_on_cpu;    /* why it cannot run there, and what would help: "..., WHY; REMEDY"; NULL: it can */
   const char *not_on_cuda;   /* the same */

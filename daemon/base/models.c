@@ -117,21 +117,11 @@ static bool has_open(const struct config *config, unsigned count, const void *op
   return has;
 }
 
-/* Several may have one model, and each descriptor goes once. */
-static unsigned add_files(const struct model *model, struct model_file *files, unsigned count, unsigned most) {
-  unsigned added = model_files(model, files + count, most - count);
-  for (unsigned i = 0; i < count && added > 0; i++) {
-    added = files[i].descriptor == files[count].descriptor ? 0 : added;
-  }
-  return count + added;
-}
-
-unsigned models_files(const struct config *config, struct model_file *files, unsigned most) {
-  unsigned count = 0;
+unsigned models_files(const struct config *config, struct kept_file *files, unsigned count, unsigned most) {
   for (unsigned i = 0; i < config->model_count; i++) {
     const struct config_model *model = config->models[i];
-    count = model->open ? add_files(model->open, files, count, most) : count;
-    count = model->shadow.open ? add_files(shadow_other(model->shadow.open), files, count, most) : count;
+    count = model->open ? model_files(model->open, files, count, most) : count;
+    count = model->shadow.open ? model_files(shadow_other(model->shadow.open), files, count, most) : count;
   }
   return count;
 }

@@ -16,8 +16,8 @@ bool models_open(struct config_model *model, struct config_errors *errors);
 /* Says in the log which models were opened, unless `before` (NULL: none) had them open, and which ones nobody runs. */
 void models_log(const struct config *config, const struct config *before);
 
-/* The files of the models that are open for the configuration, and of their shadows, which stay theirs. Returns how many. */
-unsigned models_files(const struct config *config, struct model_file *files, unsigned most);
+/* Adds the files of the models that are open for the configuration, and of their shadows, to a list as kept_list() does. */
+unsigned models_files(const struct config *config, struct kept_file *files, unsigned count, unsigned most);
 
 /* The table of --check. */
 void models_print(FILE *out, const struct config *config);

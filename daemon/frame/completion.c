@@ -36,8 +36,8 @@ static void complete(struct flow *flow, struct slot *slot, int64_t now) {
   slot->frame.seen = now;
   if (slot->frame.suspect) {
     slot->frame.suspect = false;
-    if (flow->retry) { /* else this process was to end, and could not */
-      retry_pass(flow->retry, true);
+    if (flow->retries[slot->index]) { /* else this process was to end, and could not */
+      retry_pass(flow->retries[slot->index], true);
     }
   }
   const char *refusal = gpu_refusal(flow->program, slot->index);
@@ -55,6 +55,7 @@ static void complete(struct flow *flow, struct slot *slot, int64_t now) {
     view->busy += now - view->busy_since;
     view->busy_since = 0;
   }
+  atomic_store_explicit(flow_device(flow, slot)->completion, now, memory_order_relaxed);
   flow->active = now;
   flow->armed = false;
 }
@@ -72,7 +73,7 @@ bool completion_turn(struct flow *flow) {
   while (slot && !flow->device_dead) {
     enum gpu_progress state = flow->spin ? completion_ask(flow, slot) : gpu_told(flow->program, slot->index);
     if (state == GPU_DEAD) {
-      flow->device_dead = true;
+      flow_lose_device(flow, slot);
     }
     if (state != GPU_DONE) {
       break;
@@ -84,8 +85,8 @@ bool completion_turn(struct flow *flow) {
   return moved;
 }
 
-static void say_hang(struct flow *flow, const char *what, int64_t waited_ns) {
-  flow->device_dead = true;
+static void say_hang(struct flow *flow, const struct slot *slot, const char *what, int64_t waited_ns) {
+  flow_lose_device(flow, slot);
   flow->device_error = (struct gpu_error){.stage = -1};
   snprintf(flow->device_error.text, sizeof flow->device_error.text, "%s for %.3g s: a kernel hangs", what,
            (double)waited_ns / 1e9);
@@ -93,7 +94,7 @@ static void say_hang(struct flow *flow, const char *what, int64_t waited_ns) {
            "if the stages may really take that long, raise gpu.timeout");
 }
 
-void completion_check(struct flow *flow, int64_t device_completion, int64_t timeout_ns, int64_t now) {
+void completion_check(struct flow *flow, int64_t timeout_ns, int64_t now) {
   struct slot *slot = slot_oldest(&flow->ring, SLOT_RUNNING);
   if (!slot || flow->device_dead) {
     return;
@@ -101,15 +102,16 @@ void completion_check(struct flow *flow, int64_t device_completion, int64_t time
   /* Whether a frame is done is not taken from this answer: its callback may still be on its way. */
   enum gpu_progress state = completion_ask(flow, slot);
   if (state == GPU_DEAD) {
-    flow->device_dead = true;
+    flow_lose_device(flow, slot);
     return;
   }
   int64_t own = flow->account->now.last_completion;
-  int64_t last = device_completion > own ? device_completion : own;
+  int64_t others = atomic_load_explicit(flow_device(flow, slot)->completion, memory_order_relaxed);
+  int64_t last = others > own ? others : own;
   if (state == GPU_PENDING && now - last > timeout_ns) {
-    say_hang(flow, "no completion", timeout_ns);
+    say_hang(flow, slot, "no completion", timeout_ns);
   } else if (state == GPU_PENDING && now - own > OTHERS_EXCUSE * timeout_ns) {
-    say_hang(flow, "only others' completions", OTHERS_EXCUSE * timeout_ns);
+    say_hang(flow, slot, "only others' completions", OTHERS_EXCUSE * timeout_ns);
   }
 }
 
@@ -132,7 +134,7 @@ bool completion_arm(struct flow *flow) {
   bool armed = gpu_arm(flow->program, slot->index, &flow->device_error);
   flow_leave_device(flow);
   if (!armed) {
-    flow->device_dead = true;
+    flow_lose_device(flow, slot);
     return false;
   }
   flow->armed = true;

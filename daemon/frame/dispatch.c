@@ -39,7 +39,7 @@ static void submit(struct flow *flow, struct slot *slot, int64_t now) {
   bool submitted = gpu_submit(flow->program, slot->index, &frame, &flow->device_error);
   flow_leave_device(flow);
   if (!submitted) {
-    flow->device_dead = true; /* this frame is running, too, as far as anybody may know */
+    flow_lose_device(flow, slot); /* this frame is running, too, as far as anybody may know */
   }
 }
 
@@ -61,11 +61,12 @@ static bool drop_overtaken(struct flow *flow, int64_t now) {
 
 /* While frames are tried again after a fault. False: this frame's turn comes later. */
 static bool is_admitted(struct flow *flow, const struct slot *slot) {
-  if (retry_is_over(flow->retry)) {
-    flow->retry = NULL;
+  struct retry **retry = &flow->retries[slot->index];
+  if (retry_is_over(*retry)) {
+    *retry = NULL;
     return true;
   }
-  return retry_admits(flow->retry, slot->frame.suspect);
+  return retry_admits(*retry, slot->frame.suspect);
 }
 
 bool dispatch_turn(struct flow *flow, int64_t now) {
@@ -75,7 +76,7 @@ bool dispatch_turn(struct flow *flow, int64_t now) {
          !flow->withheld) {
     if (dispatch_is_late(flow, &slot->frame, now)) {
       dispatch_drop(flow, slot, FATE_LATE, now);
-    } else if (flow->retry && !is_admitted(flow, slot)) {
+    } else if (flow->retries[slot->index] && !is_admitted(flow, slot)) {
       break;
     } else {
       submit(flow, slot, now);

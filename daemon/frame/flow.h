@@ -26,6 +26,14 @@ struct tap {
   void (*resulted)(struct tap *tap, const struct slot *slot, int64_t now);
 };
 
+/* A device, as the frames there know it. */
+struct flow_device {
+  unsigned number;
+  _Atomic int64_t *completion; /* CLOCK_MONOTONIC ns of its last completion, of whatever session */
+  struct retry *retry;         /* of the frames that were there when it failed */
+  unsigned *producers;         /* the control loop's: who is connected to sessions there */
+};
+
 /* Stages that take the place of others have the next number, and a result may wait in spite of as many changes. */
 enum { FLOW_STAGES = 16 };
 
@@ -33,20 +41,23 @@ struct flow {
   struct slot_ring ring;
   struct account *account;
   struct gpu_program *program;
-  unsigned stages;                  /* the number of those that the program runs */
-  bool withheld;                    /* READY frames wait until the program is another one */
-  struct lane *lane;                /* that it belongs to; NULL in tests */
-  size_t input_bytes, output_bytes; /* of one frame */
-  unsigned seat;                    /* the session's number on its pipeline */
-  _Atomic unsigned memory;          /* of the slots: another number each time that it is made anew */
-  unsigned depth;                   /* slots that may be past READY */
-  unsigned at_sink;                 /* frames at the sink whose fate it has not told yet */
+  const struct flow_device *devices; /* which the program's slots have in turn, */
+  unsigned device_count;             /* so many */
+  unsigned stages;                   /* the number of those that the program runs */
+  bool withheld;                     /* READY frames wait until the program is another one */
+  struct lane *lane;                 /* that it belongs to; NULL in tests */
+  size_t input_bytes, output_bytes;  /* of one frame */
+  unsigned seat;                     /* the session's number on its pipeline */
+  _Atomic unsigned memory;           /* of the slots: another number each time that it is made anew */
+  unsigned depth;                    /* slots that may be past READY */
+  unsigned at_sink;                  /* frames at the sink whose fate it has not told yet */
   enum config_overload overload;
   int64_t deadline_ns; /* 0: none */
   bool spin;           /* completion: spin */
   bool armed;          /* spin: the oldest running frame will wake the lane */
   bool restart_owed;   /* the first frame of a producer was dropped before the device had it */
   bool device_dead;
+  unsigned lost; /* the number of that device */
   struct gpu_error device_error;
   bool refused;                    /* a stage could not compute a frame since that was told last, */
   struct frame_name refused_frame; /* this one, */
@@ -57,7 +68,7 @@ struct flow {
   void (*wake)(void *session);     /* [lane] asks for a turn: a slot came back from the sink */
   void *session;
   struct relay *relay;                             /* NULL: the sink is on this lane */
-  struct retry *retry;                             /* NULL: none is under way */
+  struct retry *retries[GPU_MAX_SLOTS];            /* of each slot's device; NULL: none is under way */
   struct tap *tap;                                 /* NULL: nobody */
   struct picture *_Atomic pictures[PICTURE_SIDES]; /* that wait for the next result, hung up by the control loop; or NULL */
 };
@@ -73,6 +84,16 @@ static inline void flow_leave_device(const struct flow *flow) {
   if (flow->lane) {
     lane_leave_device(flow->lane);
   }
+}
+
+static inline const struct flow_device *flow_device(const struct flow *flow, const struct slot *slot) {
+  return &flow->devices[slot->index % flow->device_count];
+}
+
+/* The device of the slot is dead. */
+static inline void flow_lose_device(struct flow *flow, const struct slot *slot) {
+  flow->device_dead = true;
+  flow->lost = flow_device(flow, slot)->number;
 }
 
 /* How many slots may be past READY: frames must wait where they can still be dropped. */

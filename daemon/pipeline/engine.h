@@ -11,7 +11,7 @@
 #include "daemon/base/lane.h"
 #include "daemon/base/processors.h"
 #include "daemon/frame/fault.h"
-#include "daemon/frame/retry.h"
+#include "daemon/frame/flow.h"
 #include "daemon/measure/overlap.h"
 #include "daemon/state/codec.h"
 #include "gpu/gpu.h"
@@ -83,16 +83,18 @@ void engine_take_back(struct engine *engine, unsigned number);
 
 /* -- sessions on devices -- */
 
-struct engine_place { /* of one session */
-  unsigned number;    /* of its device */
-  struct gpu_device *device;
-  _Atomic int64_t *completion;
-  struct retry *retry;
-  unsigned *producers; /* connected to sessions on that device; the control loop's */
+struct engine_place {        /* of one session */
+  struct gpu_device *device; /* its own, or several that are joined: */
+  unsigned count;            /* so many, */
+  struct flow_device on[GPU_MAX_SLOTS];
 };
 
-/* Places sessions of a pipeline, each with `bytes` a frame and `needed` bytes of device memory, on the devices that it names.
- * Set-up thread; they are taken off again one by one. */
+/* A bit for each of them. */
+uint64_t engine_place_bits(const struct engine_place *place);
+
+/* Places sessions of a pipeline, each with `bytes` a frame and `needed` bytes of device memory, on the devices that it names:
+ * each on one of them, or where the pipeline spreads frames, on all, or as many as it has slots. Set-up thread; they are taken
+ * off again one by one. */
 bool engine_place_sessions(struct engine *engine, const struct config_pipeline *config, struct engine_place *places,
                            unsigned count, size_t bytes, size_t needed, struct failure *failure);
 void engine_take_off(struct engine *engine, const struct engine_place *place, size_t bytes);

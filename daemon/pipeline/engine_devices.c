@@ -387,12 +387,58 @@ static void look_at(const struct engine *engine, uint64_t named, struct placemen
   }
 }
 
-static struct engine_place place_on(struct opened *opened) {
-  return (struct engine_place){.number = opened->index,
-                               .device = opened->device,
-                               .completion = &opened->completion,
-                               .retry = &opened->retry,
-                               .producers = &opened->producers};
+static struct flow_device flow_device_of(struct opened *opened) {
+  return (struct flow_device){
+      .number = opened->index, .completion = &opened->completion, .retry = &opened->retry, .producers = &opened->producers};
+}
+
+uint64_t engine_place_bits(const struct engine_place *place) {
+  uint64_t bits = 0;
+  for (unsigned i = 0; i < place->count; i++) {
+    bits |= bit(place->on[i].number);
+  }
+  return bits;
+}
+
+/* So many devices that are open, have room and are the least loaded. */
+static void choose_devices(struct engine *engine, struct placement_device *devices, unsigned wanted, size_t needed,
+                           struct engine_place *place) {
+  unsigned chosen[GPU_MAX_SLOTS];
+  for (place->count = 0; place->count < wanted; place->count++) {
+    unsigned at = placement_device(devices, engine->device_count, needed);
+    if (at == engine->device_count) {
+      break;
+    }
+    chosen[place->count] = at;
+    devices[at].is_open = false;
+    place->on[place->count] = flow_device_of(&engine->devices[at]);
+  }
+  for (unsigned i = 0; i < place->count; i++) {
+    devices[chosen[i]].is_open = true;
+  }
+}
+
+/* Takes note of the load of the session, and joins its devices where there are several. */
+static bool settle_on(struct engine *engine, struct placement_device *devices, struct engine_place *place, size_t bytes,
+                      size_t needed, struct failure *failure) {
+  struct gpu_device *members[GPU_MAX_SLOTS];
+  struct gpu_error error;
+  for (unsigned i = 0; i < place->count; i++) {
+    struct opened *opened = find_device(engine, place->on[i].number);
+    members[i] = opened->device;
+    devices[opened - engine->devices].load += bytes;
+    devices[opened - engine->devices].room -= needed;
+    atomic_fetch_add(&opened->load, bytes);
+  }
+  place->device = place->count > 1 ? gpu_join(members, place->count, &error) : members[0];
+  return place->device || engine_failure(failure, &error);
+}
+
+/* Of those that are open. Each of several gets a slot of the session at least. */
+static unsigned devices_of_each(const struct config_pipeline *config, uint64_t open) {
+  unsigned all = (unsigned)__builtin_popcountll(open);
+  unsigned most = config->spread == CONFIG_SPREAD_FRAMES ? config->slots : 1;
+  return all < most ? all : most;
 }
 
 bool engine_place_sessions(struct engine *engine, const struct config_pipeline *config, struct engine_place *places,
@@ -408,22 +454,25 @@ bool engine_place_sessions(struct engine *engine, const struct config_pipeline *
     return refuse_devices(engine, config, missing != 0 ? missing : named, failure);
   }
   look_at(engine, open, devices);
-  for (unsigned i = 0; i < count; i++) {
-    unsigned at = placement_device(devices, engine->device_count, needed);
-    if (at == engine->device_count) {
-      return refuse_memory(engine, config, open, needed * count, failure);
-    }
-    devices[at].load += bytes;
-    devices[at].room -= needed;
-    atomic_fetch_add(&engine->devices[at].load, bytes);
-    places[i] = place_on(&engine->devices[at]);
+  const unsigned each = devices_of_each(config, open);
+  const size_t needed_each = each > 1 ? needed / config->slots * ((config->slots + each - 1) / each) : needed;
+  bool placed = true;
+  for (unsigned i = 0; i < count && placed; i++) {
+    choose_devices(engine, devices, each, needed_each, &places[i]);
+    placed = places[i].count > 0 ? settle_on(engine, devices, &places[i], bytes / places[i].count, needed_each, failure)
+                                 : refuse_memory(engine, config, open, needed * count, failure);
   }
-  return true;
+  return placed;
 }
 
 void engine_take_off(struct engine *engine, const struct engine_place *place, size_t bytes) {
-  struct opened *opened = find_device(engine, place->number);
-  if (place->device && opened) {
-    atomic_fetch_sub(&opened->load, bytes);
+  for (unsigned i = 0; i < place->count; i++) {
+    struct opened *opened = find_device(engine, place->on[i].number);
+    if (opened) {
+      atomic_fetch_sub(&opened->load, bytes / place->count);
+    }
+  }
+  if (place->count > 1) {
+    gpu_close(place->device);
   }
 }

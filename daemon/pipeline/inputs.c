@@ -1,6 +1,7 @@
 #include "daemon/pipeline/private.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -58,9 +59,8 @@ static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setu
     session.lane = setup->lanes[i];
     session.sink_lane = setup->sink_lanes[i];
     session.device = setup->places[i].device;
-    session.device_number = setup->places[i].number;
-    session.device_completion = setup->places[i].completion;
-    session.retry = setup->retries ? setup->places[i].retry : NULL;
+    session.devices = setup->places[i].on;
+    session.device_count = setup->places[i].count;
     inputs->seats[i].setup = &inputs->producer_setup;
     inputs->seats[i].client.fd = -1;
     if (setup->codec) {
@@ -325,7 +325,7 @@ static void on_detached(struct inputs *inputs, struct producer *producer, const 
   detach_tell(inputs->config, event, &producer->client, producer->shares);
   note_end(inputs, event);
   producer->client.fd = -1;
-  (*inputs->places[producer - inputs->seats].producers)--;
+  inputs_count_producer(inputs, producer, false);
   if (!producer->shares) {
     quota_release(&producer->charge);
   }
@@ -469,7 +469,12 @@ bool inputs_ended(const struct inputs *inputs) { return inputs->ended; }
 
 unsigned inputs_seats(const struct inputs *inputs) { return inputs->count; }
 
-unsigned inputs_device(const struct inputs *inputs, unsigned producer) { return inputs->places[producer].number; }
+void inputs_count_producer(struct inputs *inputs, const struct producer *producer, bool comes) {
+  const struct engine_place *place = &inputs->places[producer - inputs->seats];
+  for (unsigned i = 0; i < place->count; i++) {
+    *place->on[i].producers += comes ? 1U : UINT_MAX;
+  }
+}
 
 struct session *inputs_session(const struct inputs *inputs, unsigned producer) {
   return inputs->seats[producer].session;

@@ -24,7 +24,6 @@ struct inputs_setup {
   struct lane **lanes;               /* one for each seat, */
   struct lane **sink_lanes;          /* and for its own sink, if it replies and that is on another one: else NULL */
   const struct engine_place *places; /* a device for each seat; outlives the inputs */
-  bool retries;                      /* frames may have been on a device when it failed */
   bool inherits;                     /* the listener comes later, from other inputs */
   struct codec *codec;               /* what a process before this one left of it; NULL: nothing */
 };
@@ -86,7 +85,6 @@ bool inputs_lend(const struct inputs *inputs, struct session_lent *lent, struct 
 
 unsigned inputs_seats(const struct inputs *inputs);
 /* The number of the device that the seat's session is on. */
-unsigned inputs_device(const struct inputs *inputs, unsigned producer);
 struct session *inputs_session(const struct inputs *inputs, unsigned producer);
 unsigned inputs_producers(const struct inputs *inputs); /* connected */
 const struct refusals *inputs_refusals(const struct inputs *inputs);

@@ -19,9 +19,10 @@ static struct producer *free_seat(struct inputs *inputs) {
   unsigned fewest = UINT_MAX;
   assert(inputs->seats);
   for (unsigned i = 0; i < inputs->count; i++) {
-    if (producer_is_free(&inputs->seats[i]) && *inputs->places[i].producers < fewest) {
+    const unsigned producers = *inputs->places[i].on[0].producers;
+    if (producer_is_free(&inputs->seats[i]) && producers < fewest) {
       found = &inputs->seats[i];
-      fewest = *inputs->places[i].producers;
+      fewest = producers;
     }
   }
   return found;
@@ -79,7 +80,7 @@ void inputs_seat_down(struct inputs *inputs, struct producer *producer, const st
   struct session_view view;
   session_read(producer->session, &view);
   producer->client = *client;
-  (*inputs->places[producer - inputs->seats].producers)++;
+  inputs_count_producer(inputs, producer, true);
   producer->frames_before = view.ledger.in;
   fd_store_mark();
   if (inputs->config->source.endpoint == CONFIG_SOCKET) {

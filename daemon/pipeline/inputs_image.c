@@ -66,21 +66,17 @@ void inputs_put(struct inputs *inputs, struct codec *codec) {
   }
 }
 
-static bool is_on(const struct inputs *inputs, unsigned seat, unsigned device) {
-  return device == NO_DEVICE || inputs->places[seat].number == device;
-}
-
 unsigned inputs_running(const struct inputs *inputs, unsigned device) {
   unsigned running = 0;
   for (unsigned i = 0; i < inputs->count; i++) {
-    running += is_on(inputs, i, device) ? session_running(inputs->seats[i].session) : 0;
+    running += session_running(inputs->seats[i].session, device);
   }
   return running;
 }
 
 void inputs_suspect(struct inputs *inputs, bool failed, unsigned device, bool alone) {
   for (unsigned i = 0; i < inputs->count; i++) {
-    session_suspect(inputs->seats[i].session, failed && is_on(inputs, i, device), alone);
+    session_suspect(inputs->seats[i].session, failed, device, alone);
   }
 }
 
@@ -202,7 +198,7 @@ static void seat_attach(struct inputs *inputs, struct producer *producer) {
  * producer, what is left of frames goes on. */
 static void continue_seat(struct inputs *inputs, struct producer *producer) {
   if (producer->client.fd >= 0) {
-    (*inputs->places[producer - inputs->seats].producers)++;
+    inputs_count_producer(inputs, producer, true);
     seat_attach(inputs, producer);
   }
   if (inputs->starts_held) {

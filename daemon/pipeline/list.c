@@ -14,7 +14,7 @@ static const char *const waits[] = {
     [WAITING_FOR_GPU] = "gpu",         [WAITING_FOR_READER] = "reader",    [WAITING_FOR_RESUME] = "resume",
 };
 
-static struct pipeline_client list_producer(const struct producer *producer, unsigned device) {
+static struct pipeline_client list_producer(const struct producer *producer, uint64_t devices) {
   struct session_view view;
   session_read(producer->session, &view);
   uint64_t in = view.ledger.in, before = producer->frames_before;
@@ -23,7 +23,7 @@ static struct pipeline_client list_producer(const struct producer *producer, uns
                                    .since = producer->client.since,
                                    .frames = in > before ? in - before : 0,
                                    .waiting = waits[view.waiting],
-                                   .device = device};
+                                   .devices = devices};
   memcpy(client.process, producer->client.process, sizeof client.process);
   return client;
 }
@@ -46,7 +46,7 @@ unsigned pipeline_list(const struct pipeline *pipeline, struct pipeline_client l
   unsigned count = 0;
   for (unsigned i = 0; connects && i < inputs->count && count < PIPELINE_LISTED; i++) {
     if (inputs->seats[i].client.fd >= 0) {
-      list[count++] = list_producer(&inputs->seats[i], inputs_device(inputs, i));
+      list[count++] = list_producer(&inputs->seats[i], engine_place_bits(&pipeline->places[i]));
     }
   }
   for (const struct reader_entry *place = reads ? outputs->places : NULL; place && count < PIPELINE_LISTED;

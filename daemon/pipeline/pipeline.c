@@ -161,7 +161,6 @@ static bool make_intake(struct pipeline *pipeline, const struct pipeline_inherit
                                      .lanes = pipeline->lanes,
                                      .sink_lanes = pipeline->sink_lanes,
                                      .places = pipeline->places,
-                                     .retries = inheritance->codec,
                                      .inherits = inheritance->source,
                                      .codec = codec};
   pipeline->inputs = inputs_new(&setup, failure);

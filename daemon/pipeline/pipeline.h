@@ -129,6 +129,8 @@ bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
 /* Before that, while no lane runs: the recording gets back its file, so that it takes what is still to be written. */
 void pipeline_recall_recording(struct pipeline *pipeline);
 void pipeline_put(struct pipeline *pipeline, struct codec *codec);
+/* Adds the files that its stages were prepared from to a list as kept_list() does. */
+unsigned pipeline_files(const struct pipeline *pipeline, struct kept_file *list, unsigned count, unsigned most);
 
 /* -- commands ------------------------------------------------------------------------------------------------- */
 
@@ -159,8 +161,8 @@ bool pipeline_has_ended(const struct pipeline *pipeline);
 const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t before);
 /* What it has on that device (NO_DEVICE: on all of them). */
 void pipeline_work(const struct pipeline *pipeline, unsigned device, struct health_work *work);
-/* The number of the device that the producer's session is on. */
-unsigned pipeline_device(const struct pipeline *pipeline, unsigned producer);
+/* The devices that the producer's session is on. */
+const struct engine_place *pipeline_place_of(const struct pipeline *pipeline, unsigned producer);
 /* What keeps it from its job, each with its reason. Returns how many there are. */
 enum { PIPELINE_TROUBLES = 5 + LINK_ROLES };
 struct pipeline_trouble {
@@ -201,7 +203,7 @@ struct pipeline_client {
   int64_t since;           /* CLOCK_MONOTONIC ns */
   uint64_t frames, missed; /* that it sent, or results that it took; and whole results that it missed */
   const char *waiting;     /* what it waits for, or "nothing" */
-  unsigned device;         /* producers: that its session is on */
+  uint64_t devices;        /* producers: a bit for each that its session is on */
 };
 /* Lists the first so many; returns how many these are. */
 unsigned pipeline_list(const struct pipeline *pipeline, struct pipeline_client list[PIPELINE_LISTED]);

@@ -123,6 +123,8 @@ void inputs_await_next_writer(struct inputs *inputs);
 /* -- inputs_admit.c --------------------------------------------------------------------------------------------- */
 
 void inputs_seat_down(struct inputs *inputs, struct producer *producer, const struct client *client);
+/* A producer comes to the seat's devices, or leaves them. */
+void inputs_count_producer(struct inputs *inputs, const struct producer *producer, bool comes);
 /* What this producer speaks. */
 enum config_protocol inputs_protocol(const struct inputs *inputs, const struct client *client);
 /* A producer that waits takes the seat, if there is one. */

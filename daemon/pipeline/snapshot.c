@@ -33,6 +33,10 @@ uint64_t pipeline_result_bytes_in_file(const struct pipeline *pipeline) {
   return sink_result_bytes_in_file(pipeline->config, gpu_chain_output(pipeline->chain));
 }
 
+unsigned pipeline_files(const struct pipeline *pipeline, struct kept_file *list, unsigned count, unsigned most) {
+  return gpu_chain_files(pipeline->chain, list, count, most);
+}
+
 struct listener *pipeline_source_listener(const struct pipeline *pipeline) {
   return inputs_listener(pipeline->inputs);
 }
@@ -151,20 +155,24 @@ const char *pipeline_account(const struct pipeline *pipeline, char text[PIPELINE
   return text;
 }
 
-unsigned pipeline_device(const struct pipeline *pipeline, unsigned producer) { return pipeline->places[producer].number; }
+const struct engine_place *pipeline_place_of(const struct pipeline *pipeline, unsigned producer) {
+  return &pipeline->places[producer];
+}
 
 void pipeline_work(const struct pipeline *pipeline, unsigned device, struct health_work *work) {
   *work = (struct health_work){0};
   for (unsigned i = 0; pipeline->inputs && i < inputs_seats(pipeline->inputs); i++) {
     struct session_view view;
-    if (device != NO_DEVICE && pipeline_device(pipeline, i) != device) {
+    const struct engine_place *place = &pipeline->places[i];
+    if (device != NO_DEVICE && (engine_place_bits(place) >> device & 1) == 0) {
       continue;
     }
     session_read(inputs_session(pipeline->inputs, i), &view);
     if (view.submitted != view.completed && (work->frames == 0 || view.last_completion < work->since)) {
       work->since = view.last_completion;
     }
-    work->frames += view.submitted - view.completed;
+    const unsigned among = device != NO_DEVICE ? place->count : 1; /* which have them in turn */
+    work->frames += (view.submitted - view.completed + among - 1) / among;
   }
 }
 
@@ -205,9 +213,12 @@ void pipeline_read_served(const struct pipeline *pipeline, struct reading *readi
   unsigned seats = inputs_seats(pipeline->inputs);
   memset(reading->served, 0, sizeof reading->served);
   for (unsigned i = 0; i < seats; i++) {
-    const double *served = engine_served(pipeline->setup.engine, pipeline_device(pipeline, i));
-    for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
-      reading->served[engine] += served[engine] / seats;
+    const struct engine_place *place = &pipeline->places[i];
+    for (unsigned j = 0; j < place->count; j++) {
+      const double *served = engine_served(pipeline->setup.engine, place->on[j].number);
+      for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
+        reading->served[engine] += served[engine] / (seats * place->count);
+      }
     }
   }
 }
@@ -272,7 +283,7 @@ static void fill_clients(const struct pipeline *pipeline, struct pipeline_snapsh
   snapshot->clients = inputs_seats(pipeline->inputs);
   snapshot->sessions = inputs_producers(pipeline->inputs);
   for (unsigned i = 0; i < snapshot->clients; i++) {
-    snapshot->devices |= UINT64_C(1) << pipeline_device(pipeline, i);
+    snapshot->devices |= engine_place_bits(&pipeline->places[i]);
   }
   snapshot->listed = pipeline_list(pipeline, snapshot->list);
   snapshot->trouble = &pipeline->trouble;

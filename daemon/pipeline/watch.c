@@ -138,7 +138,10 @@ static void add_served(struct pipeline *pipeline, struct reading *reading, const
     enum step step = steps[engine];
     double us = histogram_summarize(&reading->steps[step], &before->steps[step]).mean * (double)frames;
     for (unsigned i = 0; i < seats; i++) {
-      engine_served(pipeline->setup.engine, pipeline_device(pipeline, i))[engine] += us / seats;
+      const struct engine_place *place = &pipeline->places[i];
+      for (unsigned j = 0; j < place->count; j++) {
+        engine_served(pipeline->setup.engine, place->on[j].number)[engine] += us / (seats * place->count);
+      }
     }
   }
   pipeline_read_served(pipeline, reading);

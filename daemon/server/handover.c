@@ -20,7 +20,7 @@
 #include "daemon/state/fd_table.h"
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
-#include "gpu/model/model.h"
+#include "gpu/kept.h"
 
 #define PATIENCE  (100 * NS_PER_MS) /* with a lane that may be within a call to a device */
 #define PARK_TIME (5 * NS_PER_S)    /* for a lane to finish a turn on a machine with too much to do */
@@ -29,15 +29,19 @@
 
 #define ENDED_WITHOUT_A_WORD "the process before ended without a word"
 
-enum { ROUNDS = 64, MOST_FILES = 128 /* of models */ };
+enum { ROUNDS = 64, MOST_FILES = 1024 /* of models and stages */ };
 
 void server_pass_config(char **text, struct codec *codec) { codec_pass_text(codec, text); }
 
-/* Files of models as they were opened: what stands in their place by now may be of no use, and is for a reload to take, as
- * is what one has opened that is under way. A process that the manager starts opens what is there. */
-static void put_models(const struct config *config, struct codec *codec) {
-  struct model_file files[MOST_FILES];
-  unsigned count = codec->live || codec->by_manager ? 0 : models_files(config, files, MOST_FILES);
+/* Files of models and stages as they were opened: what stands in their place by now may be of no use, and is for a reload to
+ * take, as is what one has opened that is under way. A process that the manager starts opens what is there. */
+static void put_files(const struct server *server, struct codec *codec) {
+  struct kept_file files[MOST_FILES];
+  bool opens = codec->live || codec->by_manager;
+  unsigned count = opens ? 0 : models_files(server->config, files, 0, MOST_FILES);
+  for (unsigned i = 0; i < server->pipeline_count && !opens; i++) {
+    count = pipeline_files(server->pipelines[i], files, count, MOST_FILES);
+  }
   CODEC_PASS(codec, count);
   for (unsigned i = 0; i < count; i++) {
     codec_pass_text(codec, &files[i].path);
@@ -45,15 +49,15 @@ static void put_models(const struct config *config, struct codec *codec) {
   }
 }
 
-void server_take_models(struct codec *codec) {
+void server_take_files(struct codec *codec) {
   unsigned count = 0;
   codec_pass_below(codec, &count, MOST_FILES + 1);
   for (unsigned i = 0; i < count && !codec->broken; i++) {
-    struct model_file file = {.descriptor = -1};
+    struct kept_file file = {.descriptor = -1};
     codec_pass_text(codec, &file.path);
     codec_pass_descriptor(codec, &file.descriptor);
     if (file.path && file.descriptor >= 0) {
-      model_remember_file(file.path, file.descriptor);
+      kept_remember(file.path, file.descriptor);
     }
     free(file.path);
   }
@@ -118,7 +122,7 @@ static void suspect(struct server *server, bool fault, unsigned device) {
 static void handover_put(struct server *server, struct codec *codec) {
   char *text = server->config->text;
   server_pass_config(&text, codec);
-  put_models(server->config, codec);
+  put_files(server, codec);
   pass_server(server, codec);
   engine_put(server->engine, codec);
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -356,6 +360,7 @@ void server_taken(struct server *server) {
   const struct history *history = &server->history;
   bool was_killed = server->codec->live;
   image_look_away();
+  kept_forget();
   codec_close_rest(server->codec);
   codec_clear(server->codec);
   server->codec = NULL;

@@ -20,7 +20,7 @@ enum exit_status server_run(const char *path, struct config *config, struct code
 void signals_held(sigset_t *held);
 /* Writes the text of a configuration to a codec, or reads it from there. */
 void server_pass_config(char **text, struct codec *codec);
-/* Takes the files of its models, behind that: what opens them gets these, until model_forget_files(). */
-void server_take_models(struct codec *codec);
+/* Takes the files of its models and stages, behind that: what opens them gets these, until everything runs or kept_forget(). */
+void server_take_files(struct codec *codec);
 
 #endif

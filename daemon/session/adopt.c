@@ -17,14 +17,25 @@
 
 /* -- before the end ------------------------------------------------------------------------------------------------- */
 
-unsigned session_running(const struct session *session) { return slot_count(&session->flow.ring, SLOT_RUNNING); }
+static bool is_on(const struct session *session, const struct slot *slot, unsigned device) {
+  return device == NO_DEVICE || flow_device(&session->flow, slot)->number == device;
+}
 
-void session_suspect(struct session *session, bool failed, bool alone) {
-  for (unsigned i = 0; i < session_running(session); i++) {
-    struct frame *frame = &slot_at(&session->flow.ring, SLOT_RUNNING, i)->frame;
-    frame->again = true;
-    frame->suspect |= failed;
-    frame->failures += failed && alone;
+unsigned session_running(const struct session *session, unsigned device) {
+  unsigned running = 0;
+  for (unsigned i = 0; i < slot_count(&session->flow.ring, SLOT_RUNNING); i++) {
+    running += is_on(session, slot_at(&session->flow.ring, SLOT_RUNNING, i), device);
+  }
+  return running;
+}
+
+void session_suspect(struct session *session, bool failed, unsigned device, bool alone) {
+  for (unsigned i = 0; i < slot_count(&session->flow.ring, SLOT_RUNNING); i++) {
+    struct slot *slot = slot_at(&session->flow.ring, SLOT_RUNNING, i);
+    bool failed_there = failed && is_on(session, slot, device);
+    slot->frame.again = true;
+    slot->frame.suspect |= failed_there;
+    slot->frame.failures += failed_there && alone;
   }
 }
 
@@ -305,15 +316,15 @@ static void quarantine(struct session *session) {
   }
 }
 
-static bool join_retry(struct session *session, struct failure *failure) {
-  struct retry *retry = session->setup.retry;
-  unsigned suspects = 0;
-  for (unsigned i = 0; i < session->flow.ring.count; i++) {
-    suspects += session->flow.ring.slots[i].frame.suspect && session->flow.ring.slots[i].state == SLOT_READY;
+static bool join_retries(struct session *session, struct failure *failure) {
+  struct flow *flow = &session->flow;
+  bool joined = true;
+  for (unsigned i = 0; i < flow->ring.count; i++) {
+    const struct slot *slot = &flow->ring.slots[i];
+    flow->retries[i] = flow_device(flow, slot)->retry;
+    joined = joined && retry_join(flow->retries[i], session->setup.lane, slot->frame.suspect && slot->state == SLOT_READY);
   }
-  session->flow.retry = retry;
-  return !retry || retry_join(retry, session->setup.lane, suspects) ||
-         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take up a session");
+  return joined || failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take up a session");
 }
 
 static bool begin_again(struct session *session, struct failure *failure) {
@@ -322,7 +333,7 @@ static bool begin_again(struct session *session, struct failure *failure) {
   session->flow.active = clock_now();
   session->receive.held = true; /* until it is held or resumed */
   quarantine(session);
-  return join_retry(session, failure);
+  return join_retries(session, failure);
 }
 
 /* A session that shares memory has that memory, and a client at it. */

@@ -52,13 +52,18 @@ void session_tell_detached(struct session *session, enum detach_reason reason, c
   event_tell(session, &session->detached, SESSION_DETACHED);
 }
 
+/* Those on the device that failed. */
 static void describe_running(struct session *session, struct fault *fault) {
-  struct slot_ring *ring = &session->flow.ring;
-  fault->frames = slot_count(ring, SLOT_RUNNING);
-  if (fault->frames > 0) {
-    fault->epoch = slot_at(ring, SLOT_RUNNING, 0)->frame.epoch;
-    fault->first = slot_at(ring, SLOT_RUNNING, 0)->frame.sequence;
-    fault->last = slot_at(ring, SLOT_RUNNING, fault->frames - 1)->frame.sequence;
+  const struct flow *flow = &session->flow;
+  for (unsigned i = 0; i < slot_count(&flow->ring, SLOT_RUNNING); i++) {
+    const struct slot *slot = slot_at(&flow->ring, SLOT_RUNNING, i);
+    if (flow_device(flow, slot)->number != fault->device) {
+      continue;
+    }
+    fault->epoch = fault->frames == 0 ? slot->frame.epoch : fault->epoch;
+    fault->first = fault->frames == 0 ? slot->frame.sequence : fault->first;
+    fault->last = slot->frame.sequence;
+    fault->frames++;
   }
 }
 
@@ -67,8 +72,7 @@ void session_tell_fault(struct session *session) {
   const struct stage_plan *stage;
   struct fault *fault = &session->fault;
   session->fault_told = true;
-  *fault =
-      (struct fault){.device = session->setup.device_number, .pipeline = config->name, .error = session->flow.device_error};
+  *fault = (struct fault){.device = session->flow.lost, .pipeline = config->name, .error = session->flow.device_error};
   describe_running(session, fault);
   for (unsigned i = 0; (stage = gpu_chain_stage(session->stages[session->flow.stages % 2].chain, i)); i++) {
     fault_add_stage(fault, stage->stage->name);

@@ -103,13 +103,13 @@ static bool abandon_results(struct session *session, int64_t now) {
 
 /* Who has ended is told nothing more. */
 static bool give(struct session *session, int64_t now) {
-  if (session->source.state != SOURCE_OPEN) {
+  if (session->source.state != SOURCE_OPEN || !channel_has_news(&session->channel)) {
     return false;
   }
   mark_set(&session->source.mark);
-  bool gave = channel_give(&session->channel, now);
+  channel_give(&session->channel, now);
   mark_clear(&session->source.mark);
-  return gave;
+  return true;
 }
 
 /* DONE results go to the sink, in order; what it does with them is its own business. */
@@ -141,13 +141,10 @@ static bool turn_once(struct session *session, int64_t now) {
   const struct slot_queue *queues = flow->ring.queues;
   nvtx_begin("completion");
   bool moved = queues[SLOT_RUNNING].count > 0 && completion_turn(flow);
-  if (moved) {
-    atomic_store_explicit(session->setup.device_completion, now, memory_order_relaxed);
-  }
   nvtx_next("emit");
   moved |= flow->relay && relay_collect(flow->relay);
   moved |= emit(session, now);
-  if (queues[SLOT_EMITTING].count > 0 && wants_slot(session, now)) {
+  if (queues[SLOT_EMITTING].count > 0 && !session->sink->block && wants_slot(session, now)) {
     moved |= sink_reclaim(session->sink, now);
   }
   if (flow->withheld && queues[SLOT_RUNNING].count == 0) {
@@ -164,7 +161,7 @@ static bool turn_once(struct session *session, int64_t now) {
     nvtx_next("dispatch");
     moved |= dispatch_turn(flow, now); /* what came is on the device before that is asked again */
   }
-  if (session->shares) {
+  if (session->shares && session->channel.unheard) {
     channel_ring(&session->channel);
   }
   nvtx_end();
@@ -304,10 +301,9 @@ static void excuse_standstill(struct session *session, int64_t now) {
 
 void session_tick(struct runner *runner, int64_t now) {
   struct session *session = (struct session *)runner;
-  int64_t progress = atomic_load_explicit(session->setup.device_completion, memory_order_relaxed);
   excuse_standstill(session, now);
   source_tick(&session->source, now);
-  completion_check(&session->flow, progress, session->setup.gpu_timeout_ns, now);
+  completion_check(&session->flow, session->setup.gpu_timeout_ns, now);
   session_watch_client(session, now);
   bool owed = session->shares && channel_is_owed(&session->channel); /* what a client is done with, it does not ring for */
   owed |= owes_acknowledgement(session) || keeps_producer_waiting(session, now);

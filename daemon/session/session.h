@@ -16,6 +16,7 @@
 #include "daemon/base/lane.h"
 #include "daemon/frame/account.h"
 #include "daemon/frame/fault.h"
+#include "daemon/frame/flow.h"
 #include "daemon/frame/picture.h"
 #include "daemon/source/source.h"
 #include "gpu/gpu.h"
@@ -23,7 +24,6 @@
 struct session;
 struct sink;
 struct codec;
-struct retry;
 
 enum session_event_kind {
   SESSION_DETACHED, /* the producer's descriptor is given back */
@@ -70,16 +70,15 @@ struct session_setup {
   struct mailbox *control; /* where events go */
   session_listener *listener;
   void *context;
-  struct gpu_device *device;
+  struct gpu_device *device;         /* one, or several that are joined: */
+  const struct flow_device *devices; /* these, which outlive the session */
+  unsigned device_count;
   struct session_stages stages; /* without a program; of a session before this one the choices and costs */
-  unsigned device_number;
   int64_t gpu_timeout_ns;
-  _Atomic int64_t *device_completion; /* CLOCK_MONOTONIC ns of the device's last completion, shared by all its sessions */
-  struct sink *sink;                  /* on any lane; NULL with a `reply` sink: the session makes its own, */
-  struct lane *sink_lane;             /* on this lane; NULL: on its own */
-  struct codec *codec;                /* what a process before this one left of the session; NULL: nothing. Not kept. */
-  struct tap *tap;                    /* of its flow; NULL: none */
-  struct retry *retry;                /* of its device, for frames that were on it when it failed; NULL: none */
+  struct sink *sink;      /* on any lane; NULL with a `reply` sink: the session makes its own, */
+  struct lane *sink_lane; /* on this lane; NULL: on its own */
+  struct codec *codec;    /* what a process before this one left of the session; NULL: nothing. Not kept. */
+  struct tap *tap;        /* of its flow; NULL: none */
 };
 
 /* Makes arena, device program and slots, and runs a warm-up frame through each. Blocks: for a set-up thread. */
@@ -148,10 +147,11 @@ void session_drop_stages(struct session *session);
 
 /* -- over the end of a process, while no lane runs --------------------------------------------------------------------- */
 
-/* Frames that are on the device. */
-unsigned session_running(const struct session *session);
-/* Frames on the device will run again; after the device failed they are suspected, `alone` if there was no other. */
-void session_suspect(struct session *session, bool failed, bool alone);
+/* Frames that are on that device (NO_DEVICE: on any). */
+unsigned session_running(const struct session *session, unsigned device);
+/* Frames on devices will run again; after that one has failed (NO_DEVICE: any) those that were there are suspected, `alone` if
+ * there was no other. */
+void session_suspect(struct session *session, bool failed, unsigned device, bool alone);
 /* Puts into the codec where the session lies; without `memory` (a client is at it) the next process makes its own. */
 void session_put(struct session *session, struct codec *codec, bool memory);
 

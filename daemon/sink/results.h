@@ -301,6 +301,7 @@ void sink_join_handoff(struct sink *sink, struct relay *relay);
 void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot);
 /* [lane] True: the sink may do more at once. */
 bool sink_turn(struct sink *sink, int64_t now);
+/* `drop`: a slot is wanted, at the expense of slow readers. True: one is free, or will be. */
 bool sink_reclaim(struct sink *sink, int64_t now);
 /* [lane] `drop`: some reader has yet to take results, or the rest of one. */
 bool sink_is_sending(const struct sink *sink);

@@ -161,6 +161,22 @@ static json_t *errors_document(const struct pipeline_snapshot *snapshot) {
                    trouble_document(snapshot->source_trouble), "sink", trouble_document(snapshot->sink_trouble));
 }
 
+static json_t *numbers_document(uint64_t bits) {
+  json_t *list = json_array();
+  for (unsigned number = 0; bits >> number; number++) {
+    if (bits >> number & 1) {
+      json_array_append_new(list, json_integer(number));
+    }
+  }
+  return list;
+}
+
+/* Of a session that is whole on one of them, or whose frames are dealt over several. */
+static json_t *with_devices(json_t *document, uint64_t bits) {
+  return bits & (bits - 1) ? with(document, "devices", numbers_document(bits))
+                           : with(document, "device", json_integer(__builtin_ctzll(bits)));
+}
+
 /* Those that are listed; `sessions` and `readers` count all. */
 static json_t *connected_document(const struct pipeline_snapshot *snapshot) {
   json_t *list = json_array();
@@ -170,18 +186,8 @@ static json_t *connected_document(const struct pipeline_snapshot *snapshot) {
                                  "pid", (int)client->pid, "user", (json_int_t)client->uid, "process", client->process,
                                  "since_s", age_document(client->since), "frames", count(client->frames), "missed",
                                  count(client->missed), "waiting", client->waiting);
-    document = client->reads ? document : with(document, "device", json_integer(client->device));
+    document = client->reads ? document : with_devices(document, client->devices);
     json_array_append_new(list, document);
-  }
-  return list;
-}
-
-static json_t *numbers_document(uint64_t bits) {
-  json_t *list = json_array();
-  for (unsigned number = 0; bits >> number; number++) {
-    if (bits >> number & 1) {
-      json_array_append_new(list, json_integer(number));
-    }
   }
   return list;
 }

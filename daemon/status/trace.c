@@ -129,9 +129,9 @@ static uint64_t group_of(const struct trace_sorting *order, const struct trace_f
   switch (order->part) {
   case TRACE_COPY_IN:
   case TRACE_COPY_OUT:
-    return (uint64_t)subject->copies_by_kernel << 32 | subject->device;
+    return (uint64_t)subject->copies_by_kernel << 32 | trace_device(order->trace, frame);
   case TRACE_KERNEL:
-    return subject->device;
+    return trace_device(order->trace, frame);
   case TRACE_STREAM:
     return (uint64_t)frame->subject << 32 | frame->record.stream;
   default:

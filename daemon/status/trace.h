@@ -39,7 +39,8 @@ struct trace_span {
 struct trace_subject {
   char pipeline[TRACE_NAME];
   unsigned session, sessions; /* which of how many of its pipeline */
-  unsigned device;
+  unsigned device_count;
+  uint8_t devices[GPU_MAX_SLOTS];           /* their numbers; streams have them in turn */
   bool copies_by_kernel;                    /* and not by the device's copy engines */
   unsigned rows[TRACE_HOST_PARTS], streams; /* how many there are, after trace_lay_out() */
   bool engines, drops;                      /* copy engines have some of its frames */
@@ -74,6 +75,11 @@ bool trace_add_subject(struct trace *trace, const struct trace_subject *subject)
 bool trace_add_records(struct trace *trace, unsigned subject, const struct trace_record *records, unsigned count);
 /* Makes spans and rows of the records. Takes a while: for a worker thread. False if there is no memory. */
 bool trace_lay_out(struct trace *trace);
+
+static inline unsigned trace_device(const struct trace *trace, const struct trace_frame *frame) {
+  const struct trace_subject *subject = &trace->subjects[frame->subject];
+  return subject->devices[frame->record.stream % subject->device_count];
+}
 
 static inline bool trace_has(const struct trace_frame *frame, enum trace_part part) { return frame->parts[part].begin != 0; }
 

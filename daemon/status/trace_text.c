@@ -111,13 +111,20 @@ static void put_head(struct trace_text *text) {
 
 /* -- sessions and devices ------------------------------------------------------------------------------------------- */
 
-static bool is_first_of_its_device(const struct trace *trace, unsigned subject) {
-  for (unsigned i = 0; i < subject; i++) {
-    if (trace->subjects[i].engines && trace->subjects[i].device == trace->subjects[subject].device) {
-      return false;
-    }
+static bool has_device(const struct trace_subject *subject, unsigned device) {
+  bool has = false;
+  for (unsigned i = 0; i < subject->device_count; i++) {
+    has = has || subject->devices[i] == device;
   }
-  return true;
+  return has && subject->engines;
+}
+
+static bool is_first_of_device(const struct trace *trace, unsigned subject, unsigned device) {
+  bool is_first = true;
+  for (unsigned i = 0; i < subject; i++) {
+    is_first = is_first && !has_device(&trace->subjects[i], device);
+  }
+  return is_first;
 }
 
 static void put_device(struct trace_text *text, unsigned device) {
@@ -148,14 +155,17 @@ static void put_subject(struct trace_text *text, unsigned number) {
     }
   }
   for (unsigned i = 0; i < subject->streams; i++) {
-    snprintf(stream, sizeof stream, "stream %u", i);
+    const unsigned device = subject->devices[i % subject->device_count];
+    snprintf(stream, sizeof stream, subject->device_count > 1 ? "stream %u on device %u" : "stream %u", i, device);
     name_thread(text, (struct row){process, ROW_STREAM + i}, stream, 0);
   }
   if (subject->drops) {
     name_thread(text, (struct row){process, ROW_DROPPED}, "dropped", 0);
   }
-  if (subject->engines && is_first_of_its_device(text->trace, number)) {
-    put_device(text, subject->device);
+  for (unsigned i = 0; i < subject->device_count && subject->engines; i++) {
+    if (is_first_of_device(text->trace, number, subject->devices[i])) {
+      put_device(text, subject->devices[i]);
+    }
   }
 }
 
@@ -190,8 +200,7 @@ static struct row row_of(const struct trace_frame *frame, enum trace_part part) 
 }
 
 static struct row engine_row(const struct trace_text *text, const struct trace_frame *frame, enum trace_part part) {
-  return (struct row){PROCESS_DEVICE + text->trace->subjects[frame->subject].device,
-                      part == TRACE_COPY_IN ? ROW_COPY_IN : ROW_COPY_OUT};
+  return (struct row){PROCESS_DEVICE + trace_device(text->trace, frame), part == TRACE_COPY_IN ? ROW_COPY_IN : ROW_COPY_OUT};
 }
 
 /* An arrow goes on where it was last, to the span that encloses `at` on that row. */

@@ -59,6 +59,7 @@ static bool is_known(const struct tracer *tracer, const struct trace_ring *ring)
 
 static bool add_feed(struct tracer *tracer, const struct pipeline *pipeline, unsigned seat, struct trace_ring *ring) {
   const struct config_pipeline *config = pipeline_config(pipeline);
+  const struct engine_place *place = pipeline_place_of(pipeline, seat);
   struct feed *feeds = realloc(tracer->feeds, (tracer->feed_count + 1) * sizeof *feeds);
   if (!feeds) {
     return false;
@@ -66,10 +67,13 @@ static bool add_feed(struct tracer *tracer, const struct pipeline *pipeline, uns
   struct feed *feed = &feeds[tracer->feed_count++];
   *feed = (struct feed){.subject = {.session = seat,
                                     .sessions = config->source.clients,
-                                    .device = pipeline_device(pipeline, seat),
+                                    .device_count = place->count,
                                     .copies_by_kernel = pipeline_copies_by_kernel(pipeline)},
                         .ring = trace_ring_hold(ring),
                         .since = trace_ring_end(ring)};
+  for (unsigned i = 0; i < place->count; i++) {
+    feed->subject.devices[i] = (uint8_t)place->on[i].number;
+  }
   snprintf(feed->subject.pipeline, sizeof feed->subject.pipeline, "%s", config->name);
   tracer->feeds = feeds;
   return true;

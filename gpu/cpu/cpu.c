@@ -24,9 +24,10 @@ static bool pin(struct gpu_device *device, void *base, size_t bytes, struct gpu_
   return true;
 }
 
-static void unpin(struct gpu_device *device, void *base) {
+static void unpin(struct gpu_device *device, void *base, size_t bytes) {
   (void)device;
   (void)base;
+  (void)bytes;
 }
 
 static void close_device(struct gpu_device *base) {

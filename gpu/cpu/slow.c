@@ -26,8 +26,8 @@ static bool slow_pin(struct gpu_device *device, void *base, size_t bytes, struct
   return quick->pin(device, base, bytes, error);
 }
 
-static void slow_unpin(struct gpu_device *device, void *base) {
-  quick->unpin(device, base);
+static void slow_unpin(struct gpu_device *device, void *base, size_t bytes) {
+  quick->unpin(device, base, bytes);
   rest(2 * NS_PER_MS);
 }
 

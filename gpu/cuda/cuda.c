@@ -19,12 +19,14 @@ static bool memory(const struct gpu_device *device, size_t *available, size_t *t
   return cuda_enter(base, &error) && CUDA_CALL(base, &error, cudaMemGetInfo, available, total);
 }
 
+/* Also for the other devices, over which a session's frames may be dealt. */
 static bool pin(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error) {
-  return cuda_enter(device, error) && CUDA_CALL(device, error, cudaHostRegister, base, bytes, cudaHostRegisterDefault);
+  return cuda_enter(device, error) && CUDA_CALL(device, error, cudaHostRegister, base, bytes, cudaHostRegisterPortable);
 }
 
-static void unpin(struct gpu_device *device, void *base) {
+static void unpin(struct gpu_device *device, void *base, size_t bytes) {
   struct gpu_error error;
+  (void)bytes;
   if (cuda_enter(device, &error)) {
     (void)CUDA_CALL(device, &error, cudaHostUnregister, base); /* fails only on memory that is not pinned, or dead */
   }

@@ -62,73 +62,31 @@ static bool read_all(int descriptor, unsigned char *bytes, size_t count) {
   return true;
 }
 
-/* -- files that are open ------------------------------------------------------------------------------------------------- */
-
-enum { MOST_REMEMBERED = 128 };
-static struct model_file remembered[MOST_REMEMBERED];
-static unsigned remembered_count;
-
-void model_file_free(struct model_file *file) {
-  if (file->path) {
-    close(file->descriptor);
-    free(file->path);
-  }
-  *file = (struct model_file){0};
-}
-
-void model_remember_file(const char *path, int descriptor) {
-  struct model_file file = {.path = remembered_count < MOST_REMEMBERED ? strdup(path) : NULL, .descriptor = descriptor};
-  if (file.path) {
-    remembered[remembered_count++] = file;
-  } else {
-    close(descriptor);
-  }
-}
-
-void model_forget_files(void) {
-  while (remembered_count > 0) {
-    model_file_free(&remembered[--remembered_count]);
-  }
-}
-
-static int open_file(const char *path, int flags, const struct model_file *files, unsigned count) {
-  for (unsigned i = 0; i < count; i++) {
-    if (files[i].path && strcmp(files[i].path, path) == 0) {
-      return fcntl(files[i].descriptor, F_DUPFD_CLOEXEC, 3);
-    }
-  }
-  return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
-}
-
 /* -- reading ------------------------------------------------------------------------------------------------------------- */
 
 /* Where bytes are read from: files that are open, before the names of files. */
 struct reading {
-  const struct model_file *files;
+  const struct kept_file *files;
   unsigned count;
   struct gpu_error *error;
 };
 
 /* Bytes of the file at least `least` and at most `most`, for the caller to free; NULL on error. */
 static unsigned char *read_file(const struct reading *reading, const char *path, int flags, size_t least, size_t most,
-                                size_t *count, struct model_file *kept) {
+                                size_t *count, struct kept_file *kept) {
   struct stat file;
   unsigned char *bytes = NULL;
-  *kept = (struct model_file){.descriptor = open_file(path, flags, reading->files, reading->count)};
-  if (kept->descriptor < 0 || fstat(kept->descriptor, &file) != 0) {
+  int descriptor = kept_open(path, flags, reading->files, reading->count);
+  if (descriptor < 0 || !kept_hold(kept, path, descriptor) || fstat(descriptor, &file) != 0) {
     refuse_errno(path, reading->error);
   } else if (check_size(path, &file, least, most, reading->error)) {
     *count = (size_t)file.st_size;
     bytes = malloc(*count);
-    kept->path = strdup(path);
-    if (!bytes || !kept->path || !read_all(kept->descriptor, bytes, *count)) {
+    if (!bytes || !read_all(descriptor, bytes, *count)) {
       refuse_errno(path, reading->error);
       free(bytes);
       bytes = NULL;
     }
-  }
-  if (!kept->path && kept->descriptor >= 0) {
-    close(kept->descriptor);
   }
   return bytes;
 }
@@ -182,7 +140,7 @@ static bool read_model(const struct reading *reading, const char *path, struct m
 }
 
 bool model_bytes_read(const char *path, struct model_bytes *bytes, struct onnx_file *file, struct gpu_error *error) {
-  const struct reading reading = {.files = remembered, .count = remembered_count, .error = error};
+  const struct reading reading = {.error = error};
   return read_model(&reading, path, bytes, file);
 }
 
@@ -195,9 +153,9 @@ bool model_bytes_read_again(const struct model *model, struct model_bytes *bytes
 void model_bytes_free(struct model_bytes *bytes) {
   for (unsigned i = 0; i < ONNX_MOST_FILES; i++) {
     free(bytes->files[i]);
-    model_file_free(&bytes->kept[i]);
+    kept_close(&bytes->kept[i]);
   }
-  model_file_free(&bytes->kept[ONNX_MOST_FILES]);
+  kept_close(&bytes->kept[ONNX_MOST_FILES]);
   free(bytes->bytes);
   *bytes = (struct model_bytes){0};
 }

@@ -90,7 +90,7 @@ static bool fill(struct model *model, const struct model_settings *settings, con
 static void free_model(struct model *model) {
   session_close(model);
   for (unsigned i = 0; i <= ONNX_MOST_FILES; i++) {
-    model_file_free(&model->files[i]);
+    kept_close(&model->files[i]);
   }
   free(model->key);
   free(model->path);
@@ -174,11 +174,9 @@ struct model *model_release(struct model *model) {
   return NULL;
 }
 
-unsigned model_files(const struct model *model, struct model_file *files, unsigned most) {
-  unsigned count = 0;
-  for (unsigned i = 0; i <= ONNX_MOST_FILES && count < most; i++) {
-    files[count] = model->files[i];
-    count += files[count].path != NULL;
+unsigned model_files(const struct model *model, struct kept_file *list, unsigned count, unsigned most) {
+  for (unsigned i = 0; i <= ONNX_MOST_FILES; i++) {
+    count = kept_list(&model->files[i], list, count, most);
   }
   return count;
 }

@@ -10,6 +10,7 @@
 #define FRAMED_GPU_MODEL_MODEL_H
 
 #include "gpu/gpu.h"
+#include "gpu/kept.h"
 
 enum {
   MODEL_MOST_RANK = 8,
@@ -63,20 +64,8 @@ struct model *model_open(const struct model_settings *settings, struct gpu_error
 struct model *model_hold(struct model *model);    /* returns it */
 struct model *model_release(struct model *model); /* NULL is fine; returns NULL */
 
-/* -- over the end of a process ------------------------------------------------------------------------------------ */
-
-/* A file of a model as it was opened, whatever stands under its name by now. */
-struct model_file {
-  char *path; /* NULL: none */
-  int descriptor;
-};
-
-/* Those of an open model, which stay its own. Returns how many. */
-unsigned model_files(const struct model *model, struct model_file *files, unsigned most);
-void model_file_free(struct model_file *file); /* idempotent */
-/* Whoever opens that path gets this file, until model_forget_files(). The descriptor is taken. While no other thread runs. */
-void model_remember_file(const char *path, int descriptor);
-void model_forget_files(void);
+/* Adds its files, as they were opened, to a list as kept_list() does. */
+unsigned model_files(const struct model *model, struct kept_file *list, unsigned count, unsigned most);
 
 /* -- what it is --------------------------------------------------------------------------------------------------- */
 

@@ -19,7 +19,7 @@ struct model {
   struct stage_counter served[MODEL_MOST_INSTANCES]; /* frames of each instance */
   _Atomic uint64_t running;                          /* on the CPU: a bit for each frame that it computes at this moment */
   char *path;
-  struct model_file files[1 + ONNX_MOST_FILES]; /* as they were opened */
+  struct kept_file files[1 + ONNX_MOST_FILES]; /* as they were opened */
   unsigned instances, threads;
   size_t memory;
   enum model_precision precision;
@@ -49,7 +49,7 @@ struct model_bytes {
   uint64_t hash;
   unsigned char *files[ONNX_MOST_FILES]; /* those beside it, in the order of struct onnx_file */
   size_t file_counts[ONNX_MOST_FILES];
-  struct model_file kept[1 + ONNX_MOST_FILES]; /* what they were read from, unless somebody takes it */
+  struct kept_file kept[1 + ONNX_MOST_FILES]; /* what they were read from, unless somebody takes it */
 };
 
 /* Reads the file, what it says, and the files that it names. On false nothing is left to free. */

@@ -1,7 +1,7 @@
 #include "gpu/stages/labels.h"
+#include "gpu/stages/prepare.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,21 +48,26 @@ static bool cut(char *text, size_t length, const char **lines, unsigned *count) 
 }
 
 /* The lines of the file, and behind them their text. NULL and a reason. */
-static void *read_lines(const char *path, unsigned *count, const char **reason) {
+static void *read_lines(const char *path, struct kept_file *kept, unsigned *count, const char **reason) {
   size_t length = 0;
-  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  int file = kept_open(path, 0, NULL, 0);
   if (file < 0) {
     *reason = strerror(errno);
     return NULL;
   }
-  void *memory = read_text(file, &length, reason);
+  char *memory = read_text(file, &length, reason);
   close(file);
-  if (memory && !cut((char *)memory + SPACE, length, memory, count)) {
+  bool is_kept = memory && kept_copy(kept, path, memory + SPACE, length); /* it may be edited in place */
+  if (memory && !is_kept) {
+    *reason = strerror(errno);
+  } else if (memory && !cut(memory + SPACE, length, (const char **)memory, count)) {
     *reason = "it is not a text of at most 65536 lines";
-    free(memory);
-    return NULL;
+    is_kept = false;
   }
-  return memory;
+  if (!is_kept) {
+    free(memory);
+  }
+  return is_kept ? memory : NULL;
 }
 
 /* Bytes of the character that the text begins with; 0: it begins with none of UTF-8. */
@@ -98,7 +103,7 @@ bool labels_read(struct stage_plan *plan, const struct stage_value *value, char 
   if (!value->text) {
     return true;
   }
-  plan->object = read_lines(value->text, &plan->label_count, &reason);
+  plan->object = read_lines(value->text, stage_file(plan), &plan->label_count, &reason);
   if (!plan->object) {
     snprintf(problem, STAGE_TEXT, "`labels` cannot be read from %.120s: %s", value->text, reason);
     return false;

@@ -24,6 +24,14 @@ bool stage_keep_format(struct stage_plan *plan, char problem[STAGE_TEXT]) {
   return stage_fill_sizes(plan, problem);
 }
 
+struct kept_file *stage_file(struct stage_plan *plan) {
+  unsigned used = 0;
+  while (plan->files[used].path && used + 1 < STAGE_MAX_FILES) {
+    used++;
+  }
+  return &plan->files[used];
+}
+
 bool stage_refuse(const struct stage_plan *plan, char problem[STAGE_TEXT], const char *what, const char *remedy) {
   char text[FORMAT_TEXT];
   snprintf(problem, STAGE_TEXT, "%s takes %s, not %s%s%s", plan->stage->name, what, format_describe(&plan->input, text),

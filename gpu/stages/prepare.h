@@ -27,6 +27,9 @@ bool stage_fill_sizes(struct stage_plan *plan, char problem[STAGE_TEXT]);
 /* The same after making the output format the input's. */
 bool stage_keep_format(struct stage_plan *plan, char problem[STAGE_TEXT]);
 
+/* Where to keep a file that prepare() reads. */
+struct kept_file *stage_file(struct stage_plan *plan);
+
 /* Writes "takes WHAT, not FORMAT; REMEDY" and returns false. `remedy` may be NULL. */
 bool stage_refuse(const struct stage_plan *plan, char problem[STAGE_TEXT], const char *what, const char *remedy);
 

@@ -170,6 +170,25 @@ def test_while_a_broker_hangs_a_sink_that_drops_keeps_no_slots(place, server):
         assert link.metrics()["lost_total"] > 0
 
 
+def test_while_a_broker_hangs_a_sink_that_drops_leaves_the_pipeline(place, server):
+    sink = {"cam0": {"stream": "RESULTS", "overload": "drop"}}
+    with Daemon(place, {"cam0": entry(slots=4, sink={"overload": "drop"})}) as daemon, Link(daemon, server, sinks=sink) as link:
+        link.wait_up()
+        with daemon.producer() as producer:
+            server.process.send_signal(signal.SIGSTOP)
+            producer.send(numbered(1, SIZE).tobytes())
+            wait_until(lambda: "the broker does not answer" in link.log, lambda: link.log)
+            link.wait("it has left", lambda view: not view["broker_up"] and not view["pipeline_up"])
+            wait_until(lambda: not daemon.view()["links"]["sink"]["connected"], "the daemon is told", 20)
+            producer.send(numbered(20, SIZE).tobytes())
+            daemon.account(came=21, emitted=1, unread=20)
+            server.process.send_signal(signal.SIGCONT)
+            link.wait_up()
+            before = link.metrics()["stored_total"]
+            producer.send(numbered(1, SIZE).tobytes())
+            link.wait("the next is stored", lambda view: view["stored_total"] > before, seconds=30)
+
+
 def test_a_stream_that_is_full_holds_the_pipeline_until_there_is_room(place, server):
     with Daemon(place, {"cam0": entry(slots=4)}) as daemon, server.client() as nats:
         nats.make_stream("RESULTS", ["results.>"], max_msgs=10, discard="new")

@@ -24,10 +24,10 @@ pytestmark = pytest.mark.skipif(BACKEND != "cpu", reason="the devices are those 
 
 
 class Many(Daemon):
-    def __init__(self, place, pipelines, count=4, faults="60/min", more=None, **keys):
+    def __init__(self, place, pipelines, count=4, faults="60/min", timeout="2s", more=None, **keys):
         self.broken = place / "broken"
         self.broken.write_text("")
-        super().__init__(place, pipelines, gpu={"backend": "cpu", "count": count, "faults": faults},
+        super().__init__(place, pipelines, gpu={"backend": "cpu", "count": count, "faults": faults, "timeout": timeout},
                          env={"FRAMED_FAULT_DEVICES": str(self.broken), **(more or {})}, lanes=2, **keys)
 
     def break_devices(self, *numbers):

@@ -11,6 +11,7 @@ import pytest
 from harness import BACKEND, Daemon, pipeline, run_framed
 from harness.daemon import ROOT
 from harness.waiting import wait_until
+from test_handover_again import Warm
 from test_own_stages import GRAY
 from test_reload_moments import Resting
 
@@ -208,6 +209,20 @@ def test_a_fault_during_a_reload_goes_on_with_the_models_in_force(place):
             assert reader.read(4 * 4 * SIZE) == bytes(4 * 4 * SIZE)
         wait_until(lambda: daemon.status()["handovers"]["fault"] == 1 and daemon.last["reloads"]["failed"] == 1,
                    lambda: f"it is begun again\n{daemon.log}")
+        computes(daemon, "cam0", 2)
+
+
+@needs_library
+def test_models_are_there_when_the_device_fails_once_more_before_anything_runs(place):
+    strike = {"fault": {"kind": "illegal", "at": 2, "every": 0, "again": "no"}}
+    models = {"line": {"file": str(model_file(place))}}
+    with Warm(place, {"cam0": runs(), "faulty": pipeline(TENSOR, stages=[strike])}, models=models, env=WITH) as daemon:
+        with daemon.reader("faulty") as reader, daemon.producer("faulty") as producer:
+            (place / "model.onnx").unlink()
+            daemon.fail_warm_ups(2)
+            producer.send(bytes(4 * 4 * SIZE))
+            assert reader.read(4 * 4 * SIZE) == bytes(4 * 4 * SIZE)
+            daemon.wait_faults(3)
         computes(daemon, "cam0", 2)
 
 

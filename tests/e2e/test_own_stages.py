@@ -320,6 +320,35 @@ def test_a_kernel_that_breaks_is_survived(place, how):
         assert daemon.status()["handovers"]["fault"] >= 1
 
 
+# -- files that change meanwhile ----------------------------------------------------------------------------------
+
+
+def test_after_a_fault_stages_go_on_with_the_files_that_they_had(place):
+    """Whatever has become of them since, in their place or in place; a reload says what is wrong with them."""
+    library, stand_in, labels = build(place, EXAMPLE, name="own.so"), build(place, table(), name="cpu.so"), place / "labels.txt"
+    kernel = {"source": "own.cu", "name": "invert", "parameters": PARAMETERS, "cpu": stand_in}
+    strike = {"fault": {"kind": "illegal", "at": 1, "again": "no"}}
+    (place / "own.cu").write_text(KERNEL)
+    labels.write_text("cat\ndog\n")
+    entries = {"cam0": pipeline(GRAY, stages=[{"library": {"file": library, "settings": {"by": 40}}}, {"kernel": kernel}, strike]),
+               "top": pipeline({"dtype": "float32", "shape": [2]}, stages=[{"top": {"k": 1, "labels": str(labels)}}],
+                               sink={"protocol": "json"})}
+    with Daemon(place, entries, gpu={"backend": "cpu", "faults": "60/min"}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer, daemon.reader("top") as lines, daemon.producer("top") as scores:
+            for file in (library, stand_in):
+                (place / "broken").write_text("nothing of use")
+                (place / "broken").rename(file)
+            for file in (place / "own.cu", labels):
+                file.write_text("nothing of use\0")
+            producer.send(bytes(5 * SIZE))
+            assert reader.read(5 * SIZE) == bytes([40]) * (5 * SIZE)
+            scores.send(struct.pack("<2f", 1, 3))
+            assert b'"label":"dog"' in lines.socket.makefile("rb").readline()
+        assert daemon.status()["handovers"]["fault"] >= 2
+        code, answer = daemon.post("/v1/reload")
+        assert code == 400 and "own.so cannot be loaded" in answer["error"] and "labels.txt" in answer["error"], answer
+
+
 # -- framectl try and stages --------------------------------------------------------------------------------------
 
 

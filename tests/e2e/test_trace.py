@@ -82,7 +82,7 @@ class Trace:
         assert sorted(order.values()) == sorted(self.rows)
         processes, threads = ({event[key] for event in self.events} for key in ("pid", "tid"))
         assert not processes & threads, "a main thread's row would be the first one"
-        rows = [(self.rows[key][0], self.rows[key][1].rstrip("0123456789 ")) for _, key in sorted(order.items())]
+        rows = [(self.rows[key][0], self.rows[key][1].partition(" on device")[0].rstrip("0123456789 ")) for _, key in sorted(order.items())]
         for process in self.processes.values():
             steps = [road.index(name) for owner, name in rows if owner == process]
             assert steps == sorted(steps), (process, rows)

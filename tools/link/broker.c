@@ -13,7 +13,27 @@ bool broker_open(struct broker *broker, const struct settings *settings) {
   return broker->event >= 0 && natsInbox_Create(&broker->address) == NATS_OK;
 }
 
+static void free_read(struct broker *broker) {
+  for (unsigned i = 0; i < broker->read_count; i++) {
+    natsMsg_Destroy(broker->read[i]);
+  }
+  broker->read_count = 0;
+}
+
+void broker_done(struct broker *broker, natsMsg *message) {
+  enum { SMALL = 1024 };
+  if (natsMsg_GetDataLength(message) > SMALL) {
+    natsMsg_Destroy(message);
+    return;
+  }
+  broker->read[broker->read_count++] = message;
+  if (broker->read_count == BROKER_READ) {
+    free_read(broker);
+  }
+}
+
 void broker_close(struct broker *broker) {
+  free_read(broker);
   broker_disconnect(broker);
   natsInbox_Destroy(broker->address);
 }
@@ -196,6 +216,12 @@ bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS])
 natsMsg *broker_take(struct broker *broker) {
   natsMsg *message = NULL;
   return broker->inbox && natsSubscription_NextMsg(&message, broker->inbox, 0) == NATS_OK ? message : NULL;
+}
+
+const char *broker_answer(const struct broker *broker, const natsMsg *message) {
+  size_t length = strlen(broker->address);
+  const char *subject = natsMsg_GetSubject(message);
+  return strncmp(subject, broker->address, length) == 0 && subject[length] == '.' ? subject + length + 1 : "";
 }
 
 bool broker_is_stuck(const struct broker *broker) {

@@ -20,6 +20,7 @@ enum {
   BROKER_TEXT = 512,
   BROKER_POLLS = 2,
   BROKER_REFUSALS = 8,
+  BROKER_READ = 64,
   BROKER_LARGEST = 8 * 1024 * 1024 /* of a message; larger ones are lost by servers */
 };
 
@@ -32,10 +33,12 @@ struct broker {
   pthread_t owner;    /* who makes all calls but, where it likes, broker_connect() */
   _Atomic bool lost, writes;
   int socket;
-  uint64_t delivered;    /* of a source's work queue, as of the connection; 0: none, or its stream keeps what is done */
-  int64_t made;          /* when its consumer was made */
-  bool keeps;            /* what should be its queue never lets go of a frame */
-  char why[BROKER_TEXT]; /* it could not connect, or why it was lost */
+  uint64_t delivered;         /* of a source's work queue, as of the connection; 0: none, or its stream keeps what is done */
+  int64_t made;               /* when its consumer was made */
+  bool keeps;                 /* what should be its queue never lets go of a frame */
+  char why[BROKER_TEXT];      /* it could not connect, or why it was lost */
+  natsMsg *read[BROKER_READ]; /* small messages that are to be freed */
+  unsigned read_count;
   /* What the server refused, each once, as far as there is room; and how much of it was said. */
   char refusals[BROKER_REFUSALS][BROKER_TEXT];
   unsigned refused, said;
@@ -60,6 +63,10 @@ bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS])
 const char *broker_refusal(struct broker *broker);
 /* The next message that came to the inbox, the caller's to destroy; NULL: none. */
 natsMsg *broker_take(struct broker *broker);
+/* What its subject has behind the inbox's address and a dot; "": it should not have come here. */
+const char *broker_answer(const struct broker *broker, const natsMsg *message);
+/* Frees it, at once or together with others: a thread of the library does that, and is woken up each time. */
+void broker_done(struct broker *broker, natsMsg *message);
 /* Whether bytes wait for a server that takes none. */
 bool broker_is_stuck(const struct broker *broker);
 /* Bytes that one message may have. */

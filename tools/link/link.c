@@ -82,6 +82,7 @@ void link_meet_broker(struct link *link, bool connected) {
   }
   link_say(link, "connected to the broker");
   link->to_broker = (struct pause){0};
+  link->silent = false;
   atomic_store(&link->has_broker, true);
   standing_set(&link->standing, true, NULL);
   if (link->broker.keeps) {
@@ -91,6 +92,16 @@ void link_meet_broker(struct link *link, bool connected) {
               link->settings->stream);
   }
   link->kind->broker_there(link);
+}
+
+void link_hear_broker(struct link *link, bool answers) {
+  if (answers != link->silent) {
+    return;
+  }
+  link->silent = !answers;
+  atomic_store(&link->has_broker, answers);
+  link_say(link, answers ? "the broker answers again" : "the broker does not answer");
+  standing_set(&link->standing, answers, answers ? NULL : "it does not answer");
 }
 
 bool link_seeks_broker(const struct link *link, int64_t now) {
@@ -178,10 +189,11 @@ static void keep_sides(struct link *link, int64_t now) {
   if (link_seeks_broker(link, now)) {
     link_meet_broker(link, broker_connect(&link->broker, link->settings));
   }
-  if (!link->broker.connection && link->client && drops) {
+  bool answers = link->broker.connection && !link->silent;
+  if (!answers && link->client && drops) {
     leave_daemon(link);
   }
-  if (link->broker.connection && !link->client && is_due(&link->to_daemon, now) && !link->stopping) {
+  if (answers && !link->client && is_due(&link->to_daemon, now) && !link->stopping) {
     seek_daemon(link);
   }
 }

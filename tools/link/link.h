@@ -73,6 +73,7 @@ struct link {
   struct broker broker;
   struct framed *client; /* NULL: none */
   struct pause to_broker, to_daemon;
+  bool silent; /* it has a broker, which does not answer */
   bool stopping;
   void *state; /* the kind's */
   int stop;    /* readable once it is to stop */
@@ -102,6 +103,9 @@ int64_t link_clock(void); /* CLOCK_MONOTONIC ns */
 
 /* The same, and into what the daemon is told: the link works, but not as it should. */
 __attribute__((format(printf, 2, 3))) void link_warn(struct link *link, const char *format, ...);
+
+/* Whether the broker answers what it is sent. A sink that drops stays away from the pipeline while it does not. */
+void link_hear_broker(struct link *link, bool answers);
 
 /* For a kind that turns by itself: whether it is time for broker_connect(); what follows from its answer; does what poll() says
  * of the broker; says why there is no pipeline, when that begins; and how long to wait for something that is due then at the

@@ -4,7 +4,7 @@
  * Each result is copied into a message, whose name (`Nats-Msg-Id`) the stream stores once however often it comes. With `block`
  * the pipeline gets its slot back when the stream has answered, and counts the frame as emitted then; what has no answer is
  * sent again, also over the next connection. If the link dies, the pipeline gives whoever comes next what was not given back.
- * With `drop` the slot goes back at once.
+ * With `drop` the slot goes back at once, and while the broker does not answer, the link leaves the pipeline.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -17,26 +17,30 @@
 
 enum { FLIGHTS = 256, NAME = 192 };
 #define ANSWER_WAIT   (2000 * MS)
+#define SILENCE       (1000 * MS)
 #define REFUSED_FIRST (100 * MS)
 #define REFUSED_MOST  (5000 * MS)
 
 /* A result on its way. */
 struct flight {
-  natsMsg *message; /* NULL: none */
+  natsMsg *message; /* stays for the next result of its size: making and freeing one costs more than all else; NULL: none */
+  bool away;
   struct framed_result result;
   bool held; /* its slot is ours */
   size_t bytes;
-  unsigned serial; /* which result it was in this place: answers to earlier ones are none */
+  unsigned serial; /* which message it was in this place: answers to earlier ones are none */
+  unsigned sent;   /* how often */
   int64_t due;     /* when it is sent again */
   int64_t refused; /* how long it waits after a refusal */
 };
 
 struct sink {
   struct flight flights[FLIGHTS];
-  unsigned count, next;
+  unsigned count;
   unsigned serial;
   size_t bytes;
   int64_t due;  /* of the flight that is due first, or earlier */
+  int64_t calm; /* until then there is an answer, with `drop`, or it is asked for one */
   bool refuses; /* the stream refused the last one */
   bool waits;   /* `waiting` found no memory for its message */
   struct framed_result waiting;
@@ -49,14 +53,21 @@ static bool sink_open(struct link *link) {
 
 static bool drops(const struct link *link) { return link->settings->overload == LINK_DROP; }
 
-static void end_flight(struct link *link, struct flight *flight) {
+static void drop_message(struct flight *flight) {
+  natsMsg_Destroy(flight->message);
+  flight->message = NULL;
+}
+
+/* A message that was sent once and answered will not be answered again. */
+static void end_flight(struct link *link, struct flight *flight, bool answered) {
   struct sink *sink = link->state;
   if (flight->held && link->client) {
     framed_release(link->client, &flight->result);
   }
-  natsMsg_Destroy(flight->message);
-  flight->message = NULL;
-  flight->held = false;
+  if (!answered || flight->sent > 1) {
+    drop_message(flight);
+  }
+  flight->away = flight->held = false;
   sink->bytes -= flight->bytes;
   sink->count--;
   atomic_store(&link->in_flight, sink->count);
@@ -65,9 +76,7 @@ static void end_flight(struct link *link, struct flight *flight) {
 static void sink_close(struct link *link) {
   struct sink *sink = link->state;
   for (unsigned i = 0; i < FLIGHTS; i++) {
-    if (sink->flights[i].message) {
-      end_flight(link, &sink->flights[i]);
-    }
+    drop_message(&sink->flights[i]);
   }
   free(sink);
 }
@@ -91,9 +100,10 @@ static void write_name(const struct link *link, const struct framed_result *resu
   }
 }
 
-static natsMsg *make_message(const struct link *link, const struct framed_result *result, const char *reply) {
+/* False: there is no memory. */
+static bool write_headers(const struct link *link, natsMsg *message, const struct framed_result *result) {
   char frame[NAME], id[NAME], sequence[24], taken[24], total[24];
-  natsMsg *message = NULL;
+  natsStatus status = NATS_OK;
   write_name(link, result, frame, id);
   snprintf(sequence, sizeof sequence, "%" PRIu64, result->sequence);
   snprintf(taken, sizeof taken, "%" PRId64, wall_clock(result->timestamp));
@@ -101,29 +111,47 @@ static natsMsg *make_message(const struct link *link, const struct framed_result
   const char *const headers[][2] = {{"Nats-Msg-Id", id},           {"Framed-Frame", frame},
                                     {"Framed-Sequence", sequence}, {"Framed-Time", taken},
                                     {"Framed-Latency", total},     {"Framed-Format", framed_info(link->client)->output_format}};
-  natsStatus status = natsMsg_Create(&message, link->settings->subject, reply, result->data, (int)result->size);
   for (size_t i = 0; i < sizeof headers / sizeof *headers && status == NATS_OK; i++) {
     status = natsMsgHeader_Set(message, headers[i][0], headers[i][1]);
   }
-  if (status != NATS_OK) {
-    natsMsg_Destroy(message);
-    return NULL;
+  return status == NATS_OK;
+}
+
+/* The message of a flight becomes that of another result. False: there is no memory. */
+static bool make_message(struct link *link, struct flight *flight, const struct framed_result *result) {
+  struct sink *sink = link->state;
+  char reply[128];
+  if (flight->message && (size_t)natsMsg_GetDataLength(flight->message) == result->size) {
+    memcpy((char *)natsMsg_GetData(flight->message), result->data, result->size); /* memory of its own, read when it is sent */
+  } else {
+    drop_message(flight);
+    flight->serial = ++sink->serial;
+    snprintf(reply, sizeof reply, "%s.%u.%u", link->broker.address, (unsigned)(flight - sink->flights), flight->serial);
+    if (natsMsg_Create(&flight->message, link->settings->subject, reply, result->data, (int)result->size) != NATS_OK) {
+      return false;
+    }
   }
-  return message;
+  if (!write_headers(link, flight->message, result)) {
+    drop_message(flight);
+  }
+  return flight->message != NULL;
 }
 
 static void send_flight(struct link *link, struct flight *flight, int64_t now) {
   struct sink *sink = link->state;
   natsConnection_PublishMsg(link->broker.connection, flight->message); /* what is lost on the way has no answer */
+  flight->sent++;
   flight->due = now + ANSWER_WAIT;
   sink->due = flight->due < sink->due ? flight->due : sink->due;
 }
 
+/* The first one, so that there are no more messages than were ever under way at once. */
 static struct flight *free_flight(struct sink *sink) {
-  while (sink->flights[sink->next].message) {
-    sink->next = (sink->next + 1) % FLIGHTS;
+  struct flight *flight = sink->flights;
+  while (flight->away) {
+    flight++;
   }
-  return &sink->flights[sink->next];
+  return flight;
 }
 
 static bool has_room(const struct link *link) {
@@ -145,16 +173,16 @@ static int sink_wanted(const struct link *link) {
 static bool begin_flight(struct link *link, const struct framed_result *result, int64_t now) {
   struct sink *sink = link->state;
   struct flight *flight = free_flight(sink);
-  char reply[128];
-  unsigned serial = sink->serial + 1;
-  snprintf(reply, sizeof reply, "%s.%u.%u", link->broker.address, (unsigned)(flight - sink->flights), serial);
-  natsMsg *message = make_message(link, result, reply);
-  if (!message) {
+  if (!make_message(link, flight, result)) {
     return false;
   }
-  sink->serial = serial;
-  *flight =
-      (struct flight){.message = message, .result = *result, .held = !drops(link), .bytes = result->size, .serial = serial};
+  flight->away = true;
+  flight->held = !drops(link);
+  flight->result = *result;
+  flight->bytes = result->size;
+  flight->sent = 0;
+  flight->refused = 0;
+  sink->calm = sink->count == 0 ? now + SILENCE : sink->calm;
   sink->count++;
   sink->bytes += result->size;
   atomic_store(&link->in_flight, sink->count);
@@ -193,14 +221,14 @@ static void send_due(struct link *link, int64_t now) {
   sink->due = INT64_MAX;
   for (unsigned i = 0; i < FLIGHTS; i++) {
     struct flight *flight = &sink->flights[i];
-    if (!flight->message) {
+    if (!flight->away) {
       continue;
     }
     if (now < flight->due) {
       sink->due = flight->due < sink->due ? flight->due : sink->due;
     } else if (drops(link)) {
       link_count(link, COUNT_LOST, 1);
-      end_flight(link, flight);
+      end_flight(link, flight, false);
     } else if (stuck) {
       flight->due = now + ANSWER_WAIT; /* what was sent before has not left yet: it need not be there twice */
       sink->due = flight->due < sink->due ? flight->due : sink->due;
@@ -209,6 +237,23 @@ static void send_due(struct link *link, int64_t now) {
       send_flight(link, flight, now);
     }
   }
+}
+
+/* Asks for an answer when the broker has given none for a while: of one that hangs, whatever comes says that it goes on. */
+static int64_t watch_silence(struct link *link, int64_t now) {
+  struct sink *sink = link->state;
+  char subject[128], reply[128];
+  if (!drops(link) || (sink->count == 0 && !link->silent)) {
+    return INT64_MAX;
+  }
+  if (now >= sink->calm) {
+    link_hear_broker(link, false);
+    sink->calm = now + SILENCE;
+    snprintf(subject, sizeof subject, "$JS.API.STREAM.INFO.%s", link->settings->stream);
+    snprintf(reply, sizeof reply, "%s.there", link->broker.address);
+    natsConnection_PublishRequest(link->broker.connection, subject, reply, "", 0);
+  }
+  return sink->calm;
 }
 
 static int64_t sink_turn(struct link *link, int64_t now) {
@@ -226,7 +271,8 @@ static int64_t sink_turn(struct link *link, int64_t now) {
   while (sink_wanted(link) != 0 && framed_receive(link->client, &result) > 0) {
     take_result(link, &result, now);
   }
-  return sink->count > 0 ? sink->due : INT64_MAX;
+  int64_t silence = watch_silence(link, now), due = sink->count > 0 ? sink->due : INT64_MAX;
+  return due < silence ? due : silence;
 }
 
 /* -- in ---------------------------------------------------------------------------------------------------------------- */
@@ -239,7 +285,7 @@ static void refuse(struct link *link, struct flight *flight, const char *why) {
   sink->refuses = true;
   if (drops(link)) {
     link_count(link, COUNT_LOST, 1);
-    end_flight(link, flight);
+    end_flight(link, flight, false);
     return;
   }
   int64_t twice = flight->refused * 2 < REFUSED_MOST ? flight->refused * 2 : REFUSED_MOST;
@@ -255,6 +301,13 @@ static void take_refusal(struct link *link, struct flight *flight, const char *t
   json_decref(answer);
 }
 
+/* Others may listen to the subject, too, and a message that is used again has one answer only. */
+static bool is_of_stream(const struct link *link, const char *text, size_t length) {
+  char name[NAME];
+  size_t size = (size_t)snprintf(name, sizeof name, "\"%s\"", link->settings->stream);
+  return memmem(text, length, name, size) != NULL;
+}
+
 static void take_answer(struct link *link, struct flight *flight, const natsMsg *message) {
   struct sink *sink = link->state;
   const char *text = natsMsg_GetData(message);
@@ -263,7 +316,7 @@ static void take_answer(struct link *link, struct flight *flight, const natsMsg 
     refuse(link, flight, "no stream takes its subject now");
   } else if (!memmem(text, length, "\"seq\":", 6) || memmem(text, length, "\"error\"", 7)) {
     take_refusal(link, flight, text, length);
-  } else {
+  } else if (is_of_stream(link, text, length)) {
     link_count(link, COUNT_STORED, 1);
     link_count(link, COUNT_DUPLICATES,
                memmem(text, length, "\"duplicate\":true", 16) || memmem(text, length, "\"duplicate\": true", 17));
@@ -271,21 +324,24 @@ static void take_answer(struct link *link, struct flight *flight, const natsMsg 
       link_say(link, "the stream stores results again");
       sink->refuses = false;
     }
-    end_flight(link, flight);
+    end_flight(link, flight, true);
   }
 }
 
 static void sink_take_message(struct link *link, natsMsg *message) {
   struct sink *sink = link->state;
-  unsigned index, serial;
-  const char *token = natsMsg_GetSubject(message) + strlen(link->broker.address);
-  if (sscanf(token, ".%u.%u", &index, &serial) == 2 && index < FLIGHTS) {
+  char *end;
+  sink->calm = link_clock() + SILENCE;
+  link_hear_broker(link, true);
+  unsigned long index = strtoul(broker_answer(&link->broker, message), &end, 10),
+                serial = strtoul(end + (*end == '.'), NULL, 10);
+  if (index < FLIGHTS) {
     struct flight *flight = &sink->flights[index];
-    if (flight->message && flight->serial == serial) {
+    if (flight->away && flight->serial == serial) {
       take_answer(link, flight, message);
     }
   }
-  natsMsg_Destroy(message);
+  broker_done(&link->broker, message);
 }
 
 /* -- what comes and goes ----------------------------------------------------------------------------------------------- */
@@ -294,7 +350,7 @@ static void sink_take_message(struct link *link, natsMsg *message) {
 static void sink_broker_there(struct link *link) {
   struct sink *sink = link->state;
   for (unsigned i = 0; i < FLIGHTS; i++) {
-    if (sink->flights[i].message && !drops(link)) {
+    if (sink->flights[i].away && !drops(link)) {
       sink->flights[i].due = 0;
       sink->due = 0;
     }
@@ -307,6 +363,9 @@ static void sink_daemon_gone(struct link *link) {
   sink->waits = false;
   for (unsigned i = 0; i < FLIGHTS; i++) {
     sink->flights[i].held = false;
+    if (!sink->flights[i].away) {
+      drop_message(&sink->flights[i]);
+    }
   }
 }
 

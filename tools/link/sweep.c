@@ -9,8 +9,8 @@
 #define ASK_EVERY  (1000 * MS)
 #define LOOK_EVERY (15000 * MS)
 
-static const char account_answer[] = ".account", floor_answer[] = ".floor", frame_answer[] = ".frame",
-                  removed_answer[] = ".removed";
+static const char account_answer[] = "account", floor_answer[] = "floor", frame_answer[] = "frame",
+                  removed_answer[] = "removed";
 
 void sweep_told(struct sweep *sweep, uint64_t number) {
   sweep->told[sweep->told_next] = number;
@@ -45,7 +45,7 @@ static void request(const struct link *link, const char *what, const char *consu
   char subject[256], reply[128];
   snprintf(subject, sizeof subject, "$JS.API.%s.%s%s%s", what, link->settings->stream, consumer ? "." : "",
            consumer ? consumer : "");
-  snprintf(reply, sizeof reply, "%s%s", link->broker.address, answer);
+  snprintf(reply, sizeof reply, "%s.%s", link->broker.address, answer);
   natsConnection_PublishRequest(link->broker.connection, subject, reply, body, (int)strlen(body));
 }
 
@@ -138,9 +138,7 @@ static void take_frame(const struct link *link, struct sweep *sweep, const char 
 }
 
 static bool answers(const struct link *link, const natsMsg *message, const char *answer) {
-  size_t length = strlen(link->broker.address);
-  const char *subject = natsMsg_GetSubject(message);
-  return strncmp(subject, link->broker.address, length) == 0 && strcmp(subject + length, answer) == 0;
+  return strcmp(broker_answer(&link->broker, message), answer) == 0;
 }
 
 bool sweep_take(struct link *link, struct sweep *sweep, const natsMsg *message) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "gpu/stages/kernel/private.h"
 
@@ -45,10 +46,15 @@ static bool is_ptx(const struct kernel_code *code) {
   return version && target && !memchr(code->bytes, '#', (size_t)(version - code->bytes));
 }
 
-bool kernel_read(const char *file, struct kernel_code *code, enum kernel_kind *kind, char problem[STAGE_TEXT]) {
+bool kernel_read(const char *file, struct kept_file *kept, struct kernel_code *code, enum kernel_kind *kind,
+                 char problem[STAGE_TEXT]) {
   *code = (struct kernel_code){0};
-  FILE *stream = fopen(file, "re");
-  bool good = stream && read_all(stream, code);
+  int descriptor = kept_open(file, 0, NULL, 0);
+  FILE *stream = descriptor >= 0 ? fdopen(descriptor, "r") : NULL;
+  if (descriptor >= 0 && !stream) {
+    close(descriptor);
+  }
+  bool good = stream && read_all(stream, code) && kept_copy(kept, file, code->bytes, code->size);
   int why = errno;
   if (stream) {
     fclose(stream);

@@ -239,7 +239,7 @@ static bool compile(struct stage_plan *plan, struct kernel *kernel, char problem
 static bool read_code(struct stage_plan *plan, struct kernel *kernel, char problem[STAGE_TEXT]) {
   struct kernel_code file;
   enum kernel_kind kind;
-  if (!kernel_read(kernel->file, &file, &kind, problem)) {
+  if (!kernel_read(kernel->file, stage_file(plan), &file, &kind, problem)) {
     return refuse(plan, "name a file with CUDA C, or a cubin, fatbin or PTX made by nvcc");
   }
   *(kind == KERNEL_SOURCE ? &kernel->source : &kernel->code) = file;

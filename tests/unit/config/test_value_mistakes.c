@@ -26,8 +26,8 @@ static const struct mistake mistakes[] = {
      "t.yaml:5:5: unknown key 'zebra' in pipeline 'cam0'\n"
      "    zebra: 3\n"
      "    ^~~~~\n"
-     "  keys are device, devices, source, slots, completion, spin_for, graph, overload, deadline, priority, stages, sink, "
-     "record\n"},
+     "  keys are device, devices, spread, source, slots, completion, spin_for, graph, overload, deadline, priority, stages, "
+     "sink, record\n"},
     {"unknown key at the top", PIPELINE("") "piplines: {}\n",
      "t.yaml:5:1: unknown key 'piplines' in the file\n"
      "    piplines: {}\n"
@@ -73,6 +73,16 @@ static const struct mistake mistakes[] = {
      "    device: 1\n"
      "            ^\n"
      "  remove one of them\n"},
+    {"one device for all frames", PIPELINE("    spread: frames\n"),
+     "t.yaml:5:13: the frames of pipeline 'cam0' have one device only\n"
+     "    spread: frames\n"
+     "            ^~~~~~\n"
+     "  write devices: all, or name several such as devices: [0, 1]\n"},
+    {"fewer slots than devices", PIPELINE("    devices: [0, 1, 4]\n    spread: frames\n"),
+     "t.yaml:6:13: the 2 slots of pipeline 'cam0' are too few to spread its frames over 3 devices\n"
+     "    spread: frames\n"
+     "            ^~~~~~\n"
+     "  give as many slots as devices, or better twice as many\n"},
     {"text for a number", PIPELINE("    slots: two\n"),
      "t.yaml:5:12: 'slots' must be a whole number, not 'two'\n"
      "    slots: two\n"

@@ -247,6 +247,9 @@ static void model_complete(void) {
   }
 }
 
+static _Atomic int64_t completions[2];
+static const struct flow_device devices[2] = {{.completion = &completions[0]}, {.number = 1, .completion = &completions[1]}};
+
 static void no_offer(struct sink *sink) { (void)sink; }
 static void no_wake(void *session) { (void)session; }
 static const struct sink_operations test_sink = {.offered = no_offer};
@@ -344,6 +347,8 @@ static void set_up(void) {
   next_number = 0;
   slot_ring_init(&flow.ring, slots);
   flow.account = &account;
+  flow.devices = devices;
+  flow.device_count = 1 + chance(2);
   flow.input_bytes = flow.output_bytes = FRAME_BYTES;
   flow.overload = slots >= 3 ? chance(3) : 2 * chance(2); /* drop-oldest needs three slots */
   flow.deadline_ns = chance(2) ? DEADLINE : 0;

@@ -83,11 +83,13 @@ END_TEST
 static enum kernel_kind kind_of(const char *bytes, size_t size) {
   char path[] = "/tmp/framed-kernel-XXXXXX";
   struct kernel_code code;
+  struct kept_file kept = {0};
   enum kernel_kind kind;
   int fd = mkstemp(path);
   ck_assert(fd >= 0 && write(fd, bytes, size) == (ssize_t)size && close(fd) == 0);
-  bool read = kernel_read(path, &code, &kind, problem);
+  bool read = kernel_read(path, &kept, &code, &kind, problem);
   unlink(path);
+  kept_close(&kept);
   ck_assert_msg(read, "%s", problem);
   ck_assert_uint_eq(code.size, size);
   ck_assert_uint_eq(kernel_most_threads(&code, "x"), KERNEL_UNKNOWN);

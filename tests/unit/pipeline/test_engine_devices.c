@@ -24,7 +24,7 @@ static bool place_on(uint64_t devices) {
 START_TEST(a_pipeline_that_comes_may_have_all_devices) {
   open_devices(1, 0);
   ck_assert_msg(place_on(CONFIG_ALL_DEVICES), "%s", failure.text);
-  ck_assert_uint_eq(places[1].number, 0);
+  ck_assert_uint_eq(places[1].on[0].number, 0);
   engine_close_devices(&engine);
 }
 END_TEST
@@ -43,8 +43,8 @@ START_TEST(nobody_comes_to_a_device_that_is_drained) {
   open_devices(2, CONFIG_ALL_DEVICES);
   engine_leave_out(&engine, 1, ENGINE_DRAINED, "somebody asked for it");
   ck_assert(place_on(CONFIG_ALL_DEVICES));
-  ck_assert_uint_eq(places[0].number, 0);
-  ck_assert_uint_eq(places[1].number, 0);
+  ck_assert_uint_eq(places[0].on[0].number, 0);
+  ck_assert_uint_eq(places[1].on[0].number, 0);
   ck_assert(!place_on(0x2));
   ck_assert_str_eq(failure.text, "pipeline 'other' has no device: device 1 is left out (drained)");
   engine_close_devices(&engine);

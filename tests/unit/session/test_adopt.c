@@ -24,6 +24,9 @@ static struct lane *lane;
 static struct session *session, *next;
 static struct sink blank_sink;
 static struct codec written;
+static _Atomic int64_t completion;
+static struct retry retry;
+static const struct flow_device device = {.completion = &completion, .retry = &retry};
 
 static void no_wake(void *context) { (void)context; }
 
@@ -39,6 +42,8 @@ static void set_up_session(struct session *of, struct sink *sink, bool apart) {
   of->runner.lane = sink->runner.lane = lane; /* as if they had joined */
   slot_ring_init(&of->flow.ring, SLOTS);
   of->flow.account = &of->account;
+  of->flow.devices = &device;
+  of->flow.device_count = 1;
   of->flow.input_bytes = of->flow.output_bytes = SIZE;
   of->flow.wake = no_wake;
   receive_init(&of->receive, &of->flow, CONFIG_PROTOCOL_RAW, &format, NULL);

@@ -184,7 +184,7 @@ END_TEST
 /* Every row of every step, and the longest name. */
 START_TEST(the_most_rows_fit) {
   struct trace *trace = trace_new(NULL);
-  struct trace_subject subject = {.session = 1023, .sessions = 1024, .device = 63};
+  struct trace_subject subject = {.session = 1023, .sessions = 1024, .device_count = 1, .devices = {63}};
   trace->backend = "cpu";
   memset(subject.pipeline, 'n', sizeof subject.pipeline - 1);
   ck_assert(trace_add_subject(trace, &subject));

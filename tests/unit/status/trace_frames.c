@@ -9,7 +9,8 @@ struct trace *begin_trace(unsigned subjects) {
   trace->began = 5 * US;
   trace->ended = trace->began + 2500000 * US;
   for (unsigned i = 0; i < subjects; i++) {
-    const struct trace_subject subject = {.pipeline = "cam0", .session = i, .sessions = subjects, .device = 1};
+    const struct trace_subject subject = {
+        .pipeline = "cam0", .session = i, .sessions = subjects, .device_count = 1, .devices = {1}};
     ck_assert(trace_add_subject(trace, &subject));
   }
   return trace;

@@ -1,0 +1,32 @@
+/*
+ * Files that a configuration names, as they were when they were read: whatever stands under their names by then, the image of
+ * the process after a fault gets the same. One that may be changed in place is kept as a copy of what was in it.
+ */
+#ifndef FRAMED_GPU_KEPT_H
+#define FRAMED_GPU_KEPT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct kept_file {
+  char *path; /* NULL: none */
+  int descriptor;
+};
+
+/* Opens for reading, without ever waiting: a file of the list, or one that is remembered, or the one of that name. -1 and errno
+ * on error. */
+int kept_open(const char *path, int flags, const struct kept_file *list, unsigned count);
+/* A file that is open: the descriptor is taken. False: there is no memory. */
+bool kept_hold(struct kept_file *file, const char *path, int descriptor);
+/* What was read from a file. False and errno if it cannot be kept. */
+bool kept_copy(struct kept_file *file, const char *path, const void *bytes, size_t count);
+void kept_close(struct kept_file *file); /* idempotent */
+
+/* Adds a file to a list, unless one of its path is there or the list is full; it stays its owner's. Returns how many there are. */
+unsigned kept_list(const struct kept_file *file, struct kept_file *list, unsigned count, unsigned most);
+
+/* Whoever opens that path gets this file, until kept_forget(). The descriptor is taken. While nobody opens any. */
+void kept_remember(const char *path, int descriptor);
+void kept_forget(void);
+
+#endif
