@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "daemon/base/log.h"
 #include "daemon/base/realtime.h"
 #include "daemon/pipeline/placement.h"
 #include "daemon/pipeline/private.h"
@@ -96,6 +97,14 @@ void engine_unpark(struct engine *engine) {
   }
 }
 
+/* Who puts batches on a GPU keeps frames waiting as a lane does. */
+static void on_thread(void *context, pthread_t thread) {
+  struct failure failure;
+  if (!realtime_apply(context, thread, &failure)) {
+    log_event(LOG_FAILED, NULL, "a thread of a model's batches is as every other: %s", failure.text);
+  }
+}
+
 /* -- both ---------------------------------------------------------------------------------------------------- */
 
 struct engine *engine_open(const struct config *config, struct codec *codec, const struct engine_broken *broken,
@@ -105,6 +114,9 @@ struct engine *engine_open(const struct config *config, struct codec *codec, con
     engine_out_of_memory(failure);
     return NULL;
   }
+  engine->realtime = config->realtime;
+  engine->realtime.processors = (struct config_processors){0}; /* where a lane may spin for ever */
+  gpu_on_thread(on_thread, &engine->realtime);
   if (!realtime_check(&config->realtime, failure) || !realtime_lock(&config->realtime, failure) ||
       !engine_open_devices(engine, config, codec, broken, failure) || !open_lanes(engine, config, failure)) {
     return engine_close(engine);
@@ -116,6 +128,7 @@ struct engine *engine_close(struct engine *engine) {
   if (!engine) {
     return NULL;
   }
+  gpu_on_thread(NULL, NULL);
   for (unsigned i = 0; i < engine->lane_count; i++) {
     lane_stop(engine->lanes[i]);
   }

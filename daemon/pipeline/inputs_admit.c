@@ -76,6 +76,13 @@ static void refuse_one_more(struct inputs *inputs, const struct client *client) 
   producer_refuse(inputs, client, NATIVE_E_BUSY, problem);
 }
 
+void inputs_count_producer(struct inputs *inputs, const struct producer *producer, bool comes) {
+  const struct engine_place *place = &inputs->places[producer - inputs->seats];
+  for (unsigned i = 0; i < place->count; i++) {
+    *place->on[i].producers += comes ? 1U : UINT_MAX;
+  }
+}
+
 void inputs_seat_down(struct inputs *inputs, struct producer *producer, const struct client *client) {
   struct session_view view;
   session_read(producer->session, &view);

@@ -12,6 +12,18 @@
 
 #define PAUSE_LIMIT (2 * NS_PER_S) /* many times the longest turn of a lane */
 
+static void log_share(const struct pipeline *pipeline) {
+  const char *name = pipeline->config->name;
+  struct gpu_share share;
+  gpu_program_share(session_stages(inputs_session(pipeline->inputs, 0))->program, &share);
+  if (share.processors > 0) {
+    log_event(LOG_MEASURED, name, "its kernels keep to %u of %u multiprocessors (share)", share.processors, share.of);
+  } else {
+    log_event(LOG_UNSHARED, name, "its kernels have the whole device, since there is no share of %u %%: %s",
+              pipeline->config->share, share.why);
+  }
+}
+
 /* What the warm-up chose where there was a choice. */
 static void log_choice(const struct pipeline *pipeline) {
   const struct gpu_program *program = session_stages(inputs_session(pipeline->inputs, 0))->program;
@@ -32,6 +44,9 @@ static void log_choice(const struct pipeline *pipeline) {
     log_event(LOG_MEASURED, pipeline->config->name,
               "times on the device would make a frame take %.3g us, and not %.3g: one frame in %u has them",
               (double)measured.timed / 1e3, (double)measured.untimed / 1e3, gpu_program_timed_one_in(program));
+  }
+  if (pipeline->config->share > 0) {
+    log_share(pipeline);
   }
 }
 

@@ -1,10 +1,10 @@
 /*
- * The server's own state, for the files that make it up. From the top: server.c (phases and events), operations.c (what is
- * asked from outside), startup.c (what is taken at the start and given back at the end), signals.c, gpu_fault.c (what becomes
+ * The server's own state, for the files that make it up. From the top: server.c (its life), phases.c (what each event does),
+ * operations.c (what is asked from outside), startup.c (what is taken at the start and given back at the end), signals.c, gpu_fault.c (what becomes
  * of the server when a GPU fails), devices.c (which are in use), upgrade.c, reload.c with swap.c (a new configuration),
  * supervise.c (what happens every few seconds), http_address.c (where status.http is served), checkup.c (whether all is well),
  * handover.c (what goes to the next process image, and comes from the one before), hanging.c (files that do not answer),
- * generation.c (configurations in use). Each uses those after it, and reports to server.c alone.
+ * generation.c (configurations in use). Each uses those after it, and reports to phases.c alone.
  */
 #ifndef FRAMED_SERVER_PRIVATE_H
 #define FRAMED_SERVER_PRIVATE_H
@@ -30,7 +30,7 @@ enum server_phase {
   SERVER_PHASES
 };
 
-/* What the files below server.c report to it; the table of server.c says what follows in each phase. */
+/* What the files below phases.c report to it; its table says what follows in each phase. */
 enum server_event {
   SERVER_PREPARED,          /* every pipeline is prepared, and none runs yet */
   SERVER_SERVES,            /* every pipeline runs, and status and metrics answer */
@@ -131,7 +131,7 @@ struct server {
   bool reload_given_up;        /* and not by the next one */
   struct postponed *postponed; /* until the reload has exchanged pipelines */
   enum server_phase phase;
-  const struct server_step *step; /* the field of server.c's table that is being acted upon */
+  const struct server_step *step; /* the field of phases.c's table that is being acted upon */
   void (*report)(struct server *server, enum server_event event, const struct server_cause *cause);
   pipeline_listener *on_pipeline;
   bool stop_wanted;
@@ -159,6 +159,10 @@ struct server {
   pid_t asked;                         /* the child that the upgrade before this process still asks; 0: none */
   char refusal[UPGRADE_TEXT];          /* why the last upgrade was refused; empty: it was not */
 };
+
+/* phases.c */
+/* From here on what is reported, and what pipelines tell, has its effects. */
+void server_follow_phases(struct server *server);
 
 /* operations.c */
 struct status_ops server_ops(struct server *server);
@@ -219,7 +223,7 @@ void upgrade_cancel(struct server *server);
  * SERVER_EXCHANGED and SERVER_RELOADED, or SERVER_LET_GO. */
 void server_reload(struct server *server, server_answer *answer, void *context);
 void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum pipeline_event event);
-/* A worker is at the sockets of pipelines, none of which may be stopped until it is done: see server_cut() in server.c. */
+/* A worker is at the sockets of pipelines, none of which may be stopped until it is done: see server_cut() in phases.c. */
 bool reload_is_at_sockets(const struct reload *reload);
 /* Pipelines stop for those that come. */
 bool reload_is_exchanging(const struct reload *reload);

@@ -1,5 +1,5 @@
 /*
- * server/ is the whole: start, stop, reload, upgrade, GPU fault and signals, in one table of phases and events (server.c).
+ * server/ is the whole: start, stop, reload, upgrade, GPU fault and signals, in one table of phases and events (phases.c).
  * It uses every other room and is used by main.c alone. Everything here belongs to the control loop (the main thread).
  */
 #ifndef FRAMED_SERVER_SERVER_H

@@ -218,7 +218,7 @@ static bool open_session(struct cuda_instance *instance, const struct model_byte
 static bool fill(struct cuda_instance *instance, const struct model_bytes *bytes, const struct onnx_file *file,
                  const struct stage_buffers *slot, struct gpu_error *error) {
   if (!cuda_enter(instance->device, error) ||
-      !cuda_stream_new(instance->device, GPU_PRIORITY_NORMAL, &instance->stream, error) ||
+      !cuda_stream_new(instance->device, GPU_PRIORITY_NORMAL, NULL, &instance->stream, error) ||
       !CUDA_CALL(instance->device, error, cudaEventCreateWithFlags, &instance->entered, cudaEventDisableTiming) ||
       !CUDA_CALL(instance->device, error, cudaEventCreateWithFlags, &instance->done, cudaEventDisableTiming) ||
       !make_places(instance, slot, error)) {
