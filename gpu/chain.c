@@ -197,11 +197,20 @@ struct gpu_chain *gpu_chain_free(struct gpu_chain *chain) {
   return NULL;
 }
 
+enum gpu_resident_step gpu_resident_step(const struct stage_descriptor *stage) {
+  static const char *const names[] = {"", "affine", "work", "threshold", "fault"};
+  enum gpu_resident_step step = RESIDENT_FAULT;
+  while (step != RESIDENT_NONE && strcmp(names[step], stage->name) != 0) {
+    step--;
+  }
+  return step;
+}
+
 bool gpu_chain_resides(const struct gpu_chain *chain, struct gpu_error *error) {
   static const char remedy[] = "write `completion: spin`";
   for (unsigned i = 0; i < chain->length; i++) {
     const struct stage_descriptor *stage = chain->plans[i].stage;
-    if (stage->pointwise == STAGE_WHOLE) {
+    if (gpu_resident_step(stage) == RESIDENT_NONE) {
       gpu_error_set(error, 0, remedy, "stages[%u] (%s) cannot be part of a kernel that stays on the device", i, stage->name);
       error->stage = (int)i;
       return false;

@@ -67,12 +67,12 @@ struct stage_plan {
   bool is_band;               /* the frames are bands of rows of others: see border() and merge() */
   size_t input_offset;        /* of a band: bytes of what the stage before gave that are rows of its neighbour's */
   size_t input_bytes, output_bytes;
-  size_t state_bytes;   /* kept from frame to frame for one session, zeroed at its start; 0: none */
-  size_t scratch_bytes; /* device memory of the slot that the stage may use during a frame */
-  unsigned users;       /* slots of all programs that the chain is for, if the caller knows, else 0 */
-  void *resource;       /* of the request: what the caller opened for the stage and keeps until the chain is freed */
-  void *shadow;         /* likewise: what computes some of its frames for comparison, or NULL */
-  void *object;         /* on the heap, made by prepare() and freed by release() */
+  size_t state_bytes;        /* kept from frame to frame for one session, zeroed at its start; 0: none */
+  size_t scratch_bytes;      /* device memory of the slot that the stage may use during a frame */
+  unsigned users;            /* slots of all programs that the chain is for, if the caller knows, else 0 */
+  void *resource;            /* of the request: what the caller opened for the stage and keeps until the chain is freed */
+  void *shadow;              /* likewise: what computes some of its frames for comparison, or NULL */
+  void *object;              /* on the heap, made by prepare() and freed by release() */
   struct kept_file files[STAGE_MAX_FILES]; /* what prepare() read, closed with the chain */
   const char *remedy;        /* a constant of prepare()'s, where it refuses for another reason than the format that comes in */
   const char *not_on_cpu;    /* why it cannot run there, and what would help: "..., WHY; REMEDY"; NULL: it can */
@@ -127,18 +127,14 @@ struct stage_call {
   char *problem; /* STAGE_TEXT bytes, empty at first: where run() says in one sentence why it failed */
 };
 
-/* What a kernel that stays on the device may compute of each sample by itself; cuda/resident.cu has their arithmetic. */
-enum stage_pointwise { STAGE_WHOLE, STAGE_AFFINE, STAGE_WORK, STAGE_THRESHOLD, STAGE_STRIKE };
-
 struct stage_descriptor {
   const char *name;
   const char *help; /* one sentence */
   const struct stage_parameter *parameters;
   unsigned parameter_count;
-  bool runs_model;                /* which has instances and times of its own */
-  bool is_foreign;                /* runs what others wrote, which may break the device for what is in a frame */
-  enum stage_pointwise pointwise; /* STAGE_WHOLE: it needs a launch of its own */
-  bool any_element;               /* takes tensors of every element type; without it those of uint8 and float32 */
+  bool runs_model;  /* which has instances and times of its own */
+  bool is_foreign;  /* runs what others wrote, which may break the device for what is in a frame */
+  bool any_element; /* takes tensors of every element type; without it those of uint8 and float32 */
 
   /* Fills output format, sizes and constants of the plan (stage and input are set). On false, `problem` says
    * in one sentence, without a full stop, what does not fit and what would. */

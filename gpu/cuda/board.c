@@ -59,7 +59,7 @@ static void fill_shift(const struct cuda_program *program, struct board_shift *s
     shift->outputs[i] = program->slots[i].buffers.output;
   }
   for (unsigned i = 0; i < chain->length; i++) {
-    shift->steps[i].kind = chain->plans[i].stage->pointwise;
+    shift->steps[i].kind = gpu_resident_step(chain->plans[i].stage);
     memcpy(shift->steps[i].constants, chain->plans[i].constants, sizeof shift->steps[i].constants);
   }
 }
@@ -163,7 +163,7 @@ static uint32_t find_strike(const struct gpu_chain *chain, const struct gpu_fram
   bool strikes = false;
   for (unsigned i = 0; i < chain->length && !frame->again; i++) {
     const struct stage_plan *plan = &chain->plans[i];
-    strikes = strikes || (plan->stage->pointwise == STAGE_STRIKE && plan->stage->differs(plan, frame->sequence));
+    strikes = strikes || (gpu_resident_step(plan->stage) == RESIDENT_FAULT && plan->stage->differs(plan, frame->sequence));
   }
   return strikes;
 }

@@ -63,26 +63,26 @@ template <typename Sample, int Count> __device__ void resident_steps(const board
   for (unsigned k = 0; k < shift.length; k++) {
     const board_step &step = shift.steps[k];
     switch (step.kind) {
-    case STAGE_AFFINE:
+    case RESIDENT_AFFINE:
 #pragma unroll
       for (int i = 0; i < Count; i++) {
         samples[i] = affine_sample(samples[i], resident_constants<affine_constants>(step));
       }
       break;
-    case STAGE_WORK:
+    case RESIDENT_WORK:
 #pragma unroll
       for (int i = 0; i < Count; i++) {
         samples[i] = work_sample(samples[i], resident_constants<work_constants>(step));
       }
       break;
-    case STAGE_THRESHOLD:
+    case RESIDENT_THRESHOLD:
 #pragma unroll
       for (int i = 0; i < Count; i++) {
         samples[i] = threshold_sample(samples[i], resident_constants<threshold_constants>(step));
       }
       break;
-    case STAGE_STRIKE:
-    case STAGE_WHOLE:
+    case RESIDENT_FAULT:
+    case RESIDENT_NONE:
       break;
     }
   }
@@ -126,10 +126,10 @@ __device__ void resident_strike(const board_shift &shift, const board_line &bell
   const bool strikes = *const_cast<const volatile uint32_t *>(&bell.strikes) != 0;
   for (unsigned k = 0; k < shift.length && strikes; k++) {
     const fault_kind kind = *reinterpret_cast<const fault_kind *>(shift.steps[k].constants); /* the first of its constants */
-    if (shift.steps[k].kind == STAGE_STRIKE && kind == FAULT_ILLEGAL) {
+    if (shift.steps[k].kind == RESIDENT_FAULT && kind == FAULT_ILLEGAL) {
       *reinterpret_cast<volatile uint64_t *>(uintptr_t(64)) = 1;
     }
-    while (shift.steps[k].kind == STAGE_STRIKE && kind == FAULT_HANG) {
+    while (shift.steps[k].kind == RESIDENT_FAULT && kind == FAULT_HANG) {
       __nanosleep(1000);
     }
   }

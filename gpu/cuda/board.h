@@ -45,7 +45,7 @@ struct board_backroom {
 };
 
 struct board_step {
-  enum stage_pointwise kind;
+  enum gpu_resident_step kind;
   unsigned char constants[BOARD_CONSTANTS];
 };
 

@@ -34,7 +34,6 @@ const struct stage_descriptor affine_stage = {
     .parameters = parameters,
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),
     .prepare = prepare,
-    .pointwise = STAGE_AFFINE,
     .run = run,
     .enqueue = STAGE_ENQUEUE(affine_enqueue),
     .border = stage_no_border,

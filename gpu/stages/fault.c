@@ -103,7 +103,6 @@ const struct stage_descriptor fault_stage = {
     .parameters = parameters,
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),
     .prepare = prepare,
-    .pointwise = STAGE_STRIKE,
     .run = run,
     .enqueue = STAGE_ENQUEUE(fault_enqueue),
     .border = stage_no_border,

@@ -88,7 +88,6 @@ const struct stage_descriptor threshold_stage = {
     .parameters = parameters,
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),
     .prepare = prepare,
-    .pointwise = STAGE_THRESHOLD,
     .run = run,
     .enqueue = STAGE_ENQUEUE(threshold_enqueue),
     .border = stage_no_border,

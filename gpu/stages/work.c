@@ -70,7 +70,6 @@ const struct stage_descriptor work_stage = {
     .parameters = parameters,
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),
     .prepare = prepare,
-    .pointwise = STAGE_WORK,
     .run = run,
     .enqueue = STAGE_ENQUEUE(work_enqueue),
     .border = stage_no_border,
