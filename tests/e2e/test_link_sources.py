@@ -1,5 +1,6 @@
 """framed-link: frames from a work queue of NATS into a pipeline, each told the queue by what became of it."""
 
+import json
 import signal
 
 import pytest
@@ -185,6 +186,8 @@ def test_a_stream_that_keeps_what_is_done_is_said(place, server):
             wait_until(lambda: "stream FRAMES is no work queue" in link.log, lambda: link.log)
             wait_until(lambda: "queue: true" in (links(daemon).get("source", {}).get("error") or ""), lambda: links(daemon))
             assert links(daemon)["source"]["connected"]
+            [reason] = json.loads(daemon.request("GET", "/v1/health")[1])["degraded"]
+            assert reason["reason"] == "broker" and "its link (source) does not work as it should: stream FRAMES" in reason["text"]
 
 
 def test_a_sink_makes_a_queue_for_other_boxes(place, server):

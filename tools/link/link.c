@@ -34,11 +34,12 @@ void link_say(const struct link *link, const char *format, ...) {
 
 /* -- both sides -------------------------------------------------------------------------------------------------------- */
 
-/* `error` NULL: there is none. */
+/* `error` NULL: there is none. One that it has though it is connected is a warning. */
 static void standing_set(struct standing *standing, bool connected, const char *error) {
   pthread_mutex_lock(&standing->lock);
   standing->since = standing->since == 0 || connected != standing->connected ? link_clock() : standing->since;
   standing->connected = connected;
+  standing->warns = connected && error;
   if (error) {
     const char *place = error[0] == '(' ? strstr(error, "): ") : NULL; /* the library's, which helps nobody */
     snprintf(standing->error, sizeof standing->error, "%s", place ? place + 3 : error);
@@ -54,6 +55,20 @@ void link_warn(struct link *link, const char *format, ...) {
   va_end(arguments);
   link_say(link, "%s", text);
   standing_set(&link->standing, true, text);
+}
+
+static void warn_of_stream(struct link *link) {
+  if (link->broker.keeps) {
+    link_warn(link,
+              "stream %s is no work queue, and keeps frames that are done for ever: remove it, say queue: true of each sink "
+              "that feeds it, or give it limits",
+              link->settings->stream);
+  }
+}
+
+void link_mend(struct link *link) {
+  standing_set(&link->standing, true, NULL);
+  warn_of_stream(link);
 }
 
 static bool is_due(const struct pause *pause, int64_t now) { return now >= pause->next; }
@@ -84,13 +99,7 @@ void link_meet_broker(struct link *link, bool connected) {
   link->to_broker = (struct pause){0};
   link->silent = false;
   atomic_store(&link->has_broker, true);
-  standing_set(&link->standing, true, NULL);
-  if (link->broker.keeps) {
-    link_warn(link,
-              "stream %s is no work queue, and keeps frames that are done for ever: remove it, say queue: true of each sink "
-              "that feeds it, or give it limits",
-              link->settings->stream);
-  }
+  link_mend(link);
   link->kind->broker_there(link);
 }
 
@@ -100,8 +109,13 @@ void link_hear_broker(struct link *link, bool answers) {
   }
   link->silent = !answers;
   atomic_store(&link->has_broker, answers);
-  link_say(link, answers ? "the broker answers again" : "the broker does not answer");
-  standing_set(&link->standing, answers, answers ? NULL : "it does not answer");
+  if (answers) {
+    link_say(link, "the broker answers again");
+    link_mend(link);
+  } else {
+    link_say(link, "the broker does not answer");
+    standing_set(&link->standing, false, "it does not answer");
+  }
 }
 
 bool link_seeks_broker(const struct link *link, int64_t now) {
