@@ -11,6 +11,7 @@
 #define TURN_LONGEST  (1000 * MS)
 #define STOP_PATIENCE (3000 * MS)
 #define DAEMON_WAIT   (5000 * MS)
+#define ELECTION      (7000 * MS)
 
 enum { POLLS = BROKER_POLLS + 2 };
 
@@ -87,6 +88,7 @@ static void lose_broker(struct link *link) {
   }
   broker_disconnect(&link->broker);
   atomic_store(&link->has_broker, false);
+  link->unheard = 0;
   standing_set(&link->standing, false, link->broker.why);
 }
 
@@ -101,6 +103,29 @@ void link_meet_broker(struct link *link, bool connected) {
   atomic_store(&link->has_broker, true);
   link_mend(link);
   link->kind->broker_there(link);
+}
+
+void link_taken(struct link *link) {
+  if (link->unheard != 0) {
+    link->unheard = 0;
+    link_mend(link);
+  }
+}
+
+/* Where servers elect a leader it passes; a stream or consumer that is gone is made again with the next connection. */
+static void take_unheard(struct link *link) {
+  int64_t now = link_clock();
+  if (!link->broker.unheard) {
+    return;
+  }
+  link->broker.unheard = false;
+  if (link->unheard == 0) {
+    link->unheard = now;
+    link_warn(link, "nobody takes what it sends: the stream or its consumer is gone, or has no leader");
+  } else if (now - link->unheard > ELECTION) {
+    snprintf(link->broker.why, sizeof link->broker.why, "nobody took what it sent");
+    lose_broker(link);
+  }
 }
 
 void link_hear_broker(struct link *link, bool answers) {
@@ -255,6 +280,7 @@ static void turn(struct link *link) {
   while ((message = broker_take(&link->broker))) {
     link->kind->take_message(link, message);
   }
+  take_unheard(link);
   link->stopping |= polls[BROKER_POLLS + 1].revents != 0;
 }
 

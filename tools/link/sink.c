@@ -325,15 +325,14 @@ static void take_answer(struct link *link, struct flight *flight, const natsMsg 
   struct sink *sink = link->state;
   const char *text = natsMsg_GetData(message);
   size_t length = (size_t)natsMsg_GetDataLength(message);
-  if (natsMsg_IsNoResponders((natsMsg *)message)) {
-    refuse(link, flight, "no stream takes its subject now");
-  } else if (!memmem(text, length, "\"seq\":", 6) || memmem(text, length, "\"error\"", 7)) {
+  if (!memmem(text, length, "\"seq\":", 6) || memmem(text, length, "\"error\"", 7)) {
     take_refusal(link, flight, text, length);
   } else if (is_of_stream(link, text, length)) {
     link_count(link, COUNT_STORED, 1);
     link_count(link, COUNT_DUPLICATES,
                memmem(text, length, "\"duplicate\":true", 16) || memmem(text, length, "\"duplicate\": true", 17));
     sink->refuses = false;
+    link_taken(link);
     end_flight(link, flight, true);
   }
 }
