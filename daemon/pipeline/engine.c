@@ -7,6 +7,7 @@
 #include "daemon/base/realtime.h"
 #include "daemon/pipeline/placement.h"
 #include "daemon/pipeline/private.h"
+#include "daemon/state/image.h"
 
 static bool engine_out_of_memory(struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
@@ -107,9 +108,9 @@ static void on_thread(void *context, pthread_t thread) {
 
 /* -- both ---------------------------------------------------------------------------------------------------- */
 
-struct engine *engine_open(const struct config *config, struct codec *codec, const struct engine_broken *broken,
+struct engine *engine_open(const struct config *config, const struct engine *left, const struct engine_broken *broken,
                            struct failure *failure) {
-  struct engine *engine = calloc(1, sizeof *engine);
+  struct engine *engine = image_new(IMAGE_ENGINE, sizeof *engine);
   if (!engine) {
     engine_out_of_memory(failure);
     return NULL;
@@ -118,7 +119,7 @@ struct engine *engine_open(const struct config *config, struct codec *codec, con
   engine->realtime.processors = (struct config_processors){0}; /* where a lane may spin for ever */
   gpu_on_thread(on_thread, &engine->realtime);
   if (!realtime_check(&config->realtime, failure) || !realtime_lock(&config->realtime, failure) ||
-      !engine_open_devices(engine, config, codec, broken, failure) || !open_lanes(engine, config, failure)) {
+      !engine_open_devices(engine, config, left, broken, failure) || !open_lanes(engine, config, failure)) {
     return engine_close(engine);
   }
   return engine;
@@ -138,6 +139,5 @@ struct engine *engine_close(struct engine *engine) {
   engine_close_devices(engine);
   free(engine->lanes);
   free(engine->loads);
-  free(engine);
-  return NULL;
+  return image_free(engine);
 }

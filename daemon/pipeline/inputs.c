@@ -1,9 +1,9 @@
 #include "daemon/pipeline/private.h"
 
-#include <stdlib.h>
-
 #include "daemon/base/rights.h"
 #include "daemon/state/fd_store.h"
+#include "daemon/state/image.h"
+#include "daemon/state/state.h"
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
@@ -12,12 +12,9 @@ static bool inputs_out_of_memory(struct failure *failure) {
 }
 
 static bool open_source(struct inputs *inputs, bool inherits, struct failure *failure) {
-  if (inputs->continues) {
-    return true;
-  }
   const struct config_source *source = &inputs->config->source;
   if (source->endpoint == CONFIG_FILE) {
-    return endpoint_open_source(source, &inputs->endpoint, failure);
+    return inputs->continues || endpoint_open_source(source, &inputs->endpoint, failure);
   }
   if (!inherits) {
     inputs->listener = listener_open(inputs->config->name, source->path, &source->access, failure);
@@ -43,6 +40,11 @@ static void choose_alike(const struct session *first, struct session_setup *setu
   setup->stages.program = NULL;
 }
 
+static bool make_no_sense(const struct inputs *inputs, struct failure *failure) {
+  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the source of '%s' makes no sense",
+                     inputs->config->name);
+}
+
 static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setup, struct failure *failure) {
   struct session_setup session = setup->session;
   session.stages.graph = graph_choice(inputs->config->graph);
@@ -57,30 +59,26 @@ static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setu
     session.device_count = setup->places[i].count;
     inputs->seats[i].setup = &inputs->producer_setup;
     inputs->seats[i].client.fd = -1;
-    if (setup->codec) {
-      inputs_take_seat(&inputs->seats[i], setup->codec);
-      session.codec = setup->codec;
+    if (setup->left && !inputs_adopt_seat(inputs, &inputs->seats[i], &session)) {
+      return make_no_sense(inputs, failure);
     }
     inputs->seats[i].session = session_new(&session, failure);
     if (!inputs->seats[i].session) {
       return false;
     }
-    if (setup->codec && setup->codec->live) {
+    if (setup->left && state_left()->live) {
       inputs_revive_seat(&inputs->seats[i]);
     }
-    if (setup->codec && !inputs_seat_is_sound(&inputs->seats[i])) {
-      codec_break(setup->codec);
+    if (setup->left && !inputs_seat_is_sound(&inputs->seats[i])) {
+      return make_no_sense(inputs, failure);
     }
     choose_alike(inputs->seats[i].session, &session);
-  }
-  if (setup->codec) {
-    inputs_take_waiting(inputs, setup->codec);
   }
   return true;
 }
 
 struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *failure) {
-  struct inputs *inputs = calloc(1, sizeof *inputs);
+  struct inputs *inputs = image_new(IMAGE_INPUTS, sizeof *inputs);
   if (!inputs) {
     inputs_out_of_memory(failure);
     return NULL;
@@ -96,16 +94,14 @@ struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *fail
   inputs->welcome = hello_reply_of(inputs->config, gpu_chain_input(setup->session.stages.chain),
                                    gpu_chain_output(setup->session.stages.chain),
                                    inputs->config->sink.endpoint == CONFIG_REPLY ? NATIVE_BOTH : NATIVE_PRODUCER);
-  inputs->seats = calloc(inputs->count, sizeof *inputs->seats);
+  inputs->seats = image_new(IMAGE_PRODUCERS, inputs->count * sizeof *inputs->seats);
   if (!inputs->seats) {
     inputs_out_of_memory(failure);
     return inputs_free(inputs);
   }
-  if (setup->codec) {
-    inputs_take(inputs, setup->codec);
-  }
-  if (!open_source(inputs, setup->inherits, failure) || !make_sessions(inputs, setup, failure)) {
-    return setup->codec ? NULL : inputs_free(inputs); /* what was handed over stays as it is, for another try */
+  bool sound = !setup->left || inputs_adopt(inputs, setup->left) || make_no_sense(inputs, failure);
+  if (!sound || !open_source(inputs, setup->inherits, failure) || !make_sessions(inputs, setup, failure)) {
+    return setup->left ? NULL : inputs_free(inputs); /* what was handed over stays as it is, for another try */
   }
   return inputs;
 }
@@ -123,10 +119,8 @@ struct inputs *inputs_free(struct inputs *inputs) {
   inputs->handshakes = handshakes_close(inputs->handshakes);
   inputs->listener = listener_close(inputs->listener);
   endpoint_close(&inputs->endpoint);
-  free(inputs->visits);
-  free(inputs->seats);
-  free(inputs);
-  return NULL;
+  image_free(inputs->seats);
+  return image_free(inputs);
 }
 
 /* -- control --------------------------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #include "daemon/client/detach.h"
 #include "daemon/measure/clock.h"
 #include "daemon/pipeline/private.h"
-#include "daemon/state/fd_store.h"
+#include "daemon/state/fd_table.h"
 
 static void on_not_read(const struct inputs *inputs, const struct producer *producer) {
   log_event(
@@ -66,8 +66,8 @@ static void on_detached(struct inputs *inputs, struct producer *producer, const 
   } else {
     inputs->ended = true;
   }
+  fd_table_leave(event->fd); /* before another one has its number */
   rights_close(event->fd);
-  fd_store_mark();
 }
 
 /* What it told may be from before it was resumed and held again: then it is asked once more. */

@@ -265,7 +265,7 @@ static void cut_after_fault(struct server *server, const struct server_cause *ca
 
 static void server_begin(struct server *server, const struct server_cause *cause) {
   (void)cause;
-  if (server->stop_wanted && !server->codec) {
+  if (server->stop_wanted && !server->left) {
     end_all(server); /* a signal came meanwhile, and nothing has begun */
   } else {
     enter(server, SERVER_RUNNING);
@@ -367,8 +367,6 @@ static void on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_
     server_hear_later(server, pipeline, event, fault);
   } else if (server_on_hanging(server, pipeline, event)) {
     return;
-  } else if (event == PIPELINE_CHANGED) {
-    server_note_state(server);
   } else {
     server->report(server, events[event], &(struct server_cause){.pipeline = pipeline, .event = event, .fault = fault});
   }

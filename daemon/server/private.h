@@ -19,6 +19,8 @@
 #include "daemon/measure/history.h"
 #include "daemon/pipeline/engine.h"
 #include "daemon/server/server.h"
+#include "daemon/state/image.h"
+#include "daemon/state/state.h"
 #include "daemon/status/status.h"
 
 enum server_phase {
@@ -142,9 +144,9 @@ struct server {
   uint64_t reloads, reload_failures;
   char reload_refusal[1024]; /* why the last reload was refused, with what helps; empty: it was done */
   struct history history;
-  struct codec *codec;                 /* what a process before this one left, until it is taken; or NULL */
-  size_t history_at;                   /* where the history lies in that */
+  const struct left *left;             /* what a process before this one left, until it is taken; or NULL */
   bool handing_over;                   /* lanes stand still, and nothing new may begin */
+  enum history_cause cause;            /* then: why */
   struct unheard *unheard;             /* what pipelines told while `handing_over` */
   bool stops_again;                    /* the process before this one was stopping */
   bool reload_at_once;                 /* the file may have changed: reload when the server runs and no reload is under way */
@@ -256,8 +258,13 @@ void checkup_stop(struct server *server);                             /* idempot
 void checkup_free(struct server *server);
 
 /* handover.c */
-/* Takes what is the server's own from what the process before this one left. */
-void server_take(struct server *server);
+/* Takes what is the server's own from what the process before this one left. False: it makes no sense. */
+bool server_take(struct server *server);
+/* Where the engine lay there, and a pipeline; NULL if nothing was left. */
+const struct engine *server_left_engine(const struct server *server);
+const struct pipeline *server_left_pipeline(const struct server *server, unsigned index);
+/* Has the next image of this process find this history there. */
+bool server_replace_history(const struct server *server);
 /* Whether the server is in a phase, and its pipelines in states, in which everything can be handed over. */
 bool server_may_hand_over(const struct server *server, struct failure *failure);
 /* Hands everything over to `program` (NULL: this one), which goes on with it. Returns only if that cannot be, with all as it
@@ -283,7 +290,7 @@ void server_recovered(struct server *server);
 /* Everything that was taken runs: closes what is left of it, and says so. */
 void server_taken(struct server *server);
 /* What was left makes no sense, or does not fit: this process begins anew, without it, or ends. */
-_Noreturn void server_start_over(const struct codec *codec, const char *why);
+_Noreturn void server_start_over(const struct left *left, const char *why);
 
 /* hanging.c */
 /* Whether files answer: no program takes over before they do. */

@@ -9,8 +9,8 @@
 static void server_loop(struct server *server) {
   struct failure failure;
   if (!server_open_loop(server, &failure)) {
-    if (server->codec) {
-      server_start_over(server->codec, failure.text);
+    if (server->left) {
+      server_start_over(server->left, failure.text);
     }
     log_event(LOG_FAILED, NULL, "%s", failure.text);
     server->exit_status = failure.status;
@@ -22,19 +22,19 @@ static void server_loop(struct server *server) {
   uv_run(&server->loop, UV_RUN_DEFAULT);
 }
 
-enum exit_status server_run(const char *path, struct config *config, struct codec *codec, bool reload) {
-  struct server *server = calloc(1, sizeof *server);
+enum exit_status server_run(const char *path, struct config *config, const struct left *left, bool reload) {
+  struct server *server = image_new(IMAGE_SERVER, sizeof *server);
   struct generation *generation = server ? generation_new(config) : NULL;
   struct quota *quota = quota_new();
   log_open(config->log_level);
-  if ((!generation || !quota) && codec) {
-    server_start_over(codec, "not enough memory");
+  if ((!generation || !quota) && left) {
+    server_start_over(left, "not enough memory");
   }
   if (!generation || !quota) {
     log_event(LOG_FAILED, NULL, "not enough memory to start");
     quota_free(quota);
     free(generation); /* without the configuration that it would have taken */
-    free(server);
+    image_free(server);
     config_free(config);
     return EXIT_STATUS_INTERNAL;
   }
@@ -42,7 +42,7 @@ enum exit_status server_run(const char *path, struct config *config, struct code
   server->ops = server_ops(server);
   server_follow_phases(server);
   server->quota = quota;
-  server->codec = codec;
+  server->left = left;
   server->reload_at_once = reload;
   server->started = clock_now();
   server_adopt(server, generation);
@@ -51,6 +51,6 @@ enum exit_status server_run(const char *path, struct config *config, struct code
   fd_store_end();
   log_flush();
   enum exit_status status = server->exit_status;
-  free(server);
+  image_free(server);
   return status;
 }
