@@ -228,6 +228,7 @@ struct config_pipeline {
   enum config_overload overload;
   int64_t deadline_ns; /* 0: none */
   enum config_priority priority;
+  unsigned share; /* percent of a GPU; 0: all of it */
   struct config_stage stages[CONFIG_MAX_STAGES];
   unsigned stage_count;
   struct config_sink sink;

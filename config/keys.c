@@ -55,7 +55,7 @@ const char *keys_section_name(enum key_section section) {
       [SECTION_FORMAT] = "'format'",     [SECTION_ALLOW] = "'allow'",       [SECTION_SINK] = "'sink'",
       [SECTION_LIMITS] = "'limits'",     [SECTION_MODEL] = "a model",       [SECTION_SHADOW] = "'shadow'",
       [SECTION_REALTIME] = "'realtime'", [SECTION_ROTATE] = "'rotate'",     [SECTION_RECORD] = "'record'",
-      [SECTION_BATCH] = "'batch'",
+      [SECTION_BATCH] = "'batch'",       [SECTION_SHARE] = "'share'",
   };
   return names[section];
 }

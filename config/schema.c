@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "config/keys.h"
+#include "config/stream.h"
 #include "config/units.h"
 
 struct schema {
@@ -20,19 +21,11 @@ struct schema {
 
 /* -- JSON -------------------------------------------------------------------------------------------------------- */
 
-static void put_text(struct schema *schema, const char *text) {
-  fputc('"', schema->out);
-  for (const char *at = text; *at; at++) {
-    fprintf(schema->out, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
-  }
-  fputc('"', schema->out);
-}
-
 static void put_name(struct schema *schema, const char *name) {
   fprintf(schema->out, "%s\n%*s", schema->follows ? "," : "", 2 * schema->depth, "");
   schema->follows = true;
   if (name) {
-    put_text(schema, name);
+    stream_quote(schema->out, name);
     fputs(": ", schema->out);
   }
 }
@@ -52,7 +45,7 @@ static void close_with(struct schema *schema, char bracket) {
 
 static void put(struct schema *schema, const char *name, const char *text) {
   put_name(schema, name);
-  put_text(schema, text);
+  stream_quote(schema->out, text);
 }
 
 /* Numbers, truth values, and whatever else is JSON already. */

@@ -57,3 +57,11 @@ char *stream_close(struct stream *stream) {
   }
   return stream->text;
 }
+
+void stream_quote(FILE *out, const char *text) {
+  fputc('"', out);
+  for (const char *at = text; *at; at++) {
+    fprintf(out, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
+  }
+  fputc('"', out);
+}

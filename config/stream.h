@@ -19,5 +19,7 @@ struct stream {
 bool stream_open(struct stream *stream);
 /* All that was written, to free(); NULL: there was no memory for a part of it. */
 char *stream_close(struct stream *stream);
+/* To any stream: the text in quotes, as YAML and JSON both read it. */
+void stream_quote(FILE *out, const char *text);
 
 #endif

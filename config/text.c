@@ -37,11 +37,7 @@ static void write_text(const struct writer *writer, const char *text) {
     fputs(text, writer->out);
     return;
   }
-  fputc('"', writer->out);
-  for (const char *at = text; *at; at++) {
-    fprintf(writer->out, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
-  }
-  fputc('"', writer->out);
+  stream_quote(writer->out, text);
 }
 
 static void write_indent(const struct writer *writer, int indent) { fprintf(writer->out, "%*s", indent, ""); }
@@ -244,6 +240,7 @@ static bool is_present(const struct config_key *key, const void *value) {
            : key->child == SECTION_ROTATE   ? rotate->every_ns != 0 || rotate->size != 0
            : key->child == SECTION_BATCH    ? ((const struct config_batch *)value)->most > 0
            : key->child == SECTION_SHADOW   ? ((const struct config_shadow *)value)->file != NULL
+           : key->child == SECTION_SHARE    ? ((const struct config_pipeline *)value)->share > 0
            : key->child == SECTION_ALLOW    ? allow->user_count + allow->group_count > 0
            : key->child == SECTION_REALTIME ? config->realtime.policy != CONFIG_POLICY_OTHER || config->realtime.lock ||
                                                   has_processors(&config->realtime.processors)

@@ -143,7 +143,7 @@ static void fill_standard_descriptors(void) {
   }
 }
 
-static enum exit_status run(const char *path, struct config *config, struct codec *codec, bool reload) {
+static enum exit_status run(const char *path, struct config *config, const struct left *left, bool reload) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN); /* a file at its size limit is an error of that write */
   umask(umask(022) | 022);  /* what it makes is never writable for others, unless the configuration says so */
@@ -152,7 +152,7 @@ static enum exit_status run(const char *path, struct config *config, struct code
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
   }
-  return server_run(path, config, codec, reload);
+  return server_run(path, config, left, reload);
 }
 
 static bool takes_state(const char *version) {
@@ -262,32 +262,27 @@ static bool give_up(const char *why, const char *keys, bool ends, enum exit_stat
 
 /* Goes on with what a process before this one left, in the configuration that it had. False: there is nothing of use. */
 static bool go_on(const struct options *options, enum exit_status *status) {
-  struct codec codec;
   struct failure failure;
   bool had_passed = systemd_has_passed();
-  char *text = NULL;
-  enum exec_receipt receipt = exec_receive(&codec, &failure);
+  enum exec_receipt receipt = exec_receive(&failure);
   if (receipt == EXEC_NONE) {
     return false;
   }
   struct config_errors *errors = receipt == EXEC_WHOLE ? config_errors_new() : NULL;
-  if (errors) {
-    server_pass_config(&text, &codec);
-    server_take_files(&codec);
-  }
+  const struct left *left = state_left();
+  const char *text = errors ? server_take_config(left) : NULL;
   struct config *config = text ? footprint_parse("what was handed over", text, errors) : NULL;
-  free(text);
   char keys[256] = "";
-  enum file_change change = config && codec.by_manager ? compare_file(options->path, config, keys, sizeof keys) : FILE_SAME;
+  enum file_change change = config && left->by_manager ? compare_file(options->path, config, keys, sizeof keys) : FILE_SAME;
   if (config && change != FILE_NEEDS_START) {
     config_errors_free(errors);
-    *status = run(options->path, config, &codec, change == FILE_CHANGED);
+    *status = run(options->path, config, left, change == FILE_CHANGED);
     return true;
   }
   config_free(config);
   kept_forget();
   if (receipt == EXEC_WHOLE) {
-    exec_discard(&codec); /* its sockets would look like those of another daemon */
+    exec_discard(); /* its sockets would look like those of another daemon */
   }
   config_errors_free(errors);
   const char *why = change == FILE_NEEDS_START ? "these keys have changed: "

@@ -54,6 +54,22 @@ void gpu_hurry(bool hurries) { atomic_store(&hurried, hurries); }
 
 bool gpu_hurries(void) { return atomic_load(&hurried); }
 
+static struct {
+  gpu_new_thread *told;
+  void *context;
+} listener;
+
+void gpu_on_thread(gpu_new_thread *told, void *context) {
+  listener.told = told;
+  listener.context = context;
+}
+
+void gpu_tell_of_thread(pthread_t thread) {
+  if (listener.told) {
+    listener.told(listener.context, thread);
+  }
+}
+
 void gpu_program_init(struct gpu_program *program, struct gpu_device *device, const struct gpu_chain *chain, unsigned count,
                       const struct gpu_options *options) {
   unsigned one_in = options->timed_one_in > 0 ? (unsigned)options->timed_one_in : 1;
@@ -63,6 +79,7 @@ void gpu_program_init(struct gpu_program *program, struct gpu_device *device, co
       .slot_count = count,
       .options = *options,
       .timed_one_in = options->timed_one_in == GPU_TIMED_NEVER ? 0 : one_in,
+      .share = {.why = "the cpu backend divides no device"},
   };
 }
 

@@ -71,6 +71,7 @@ struct gpu_program {
   bool silent;                  /* during the warm-up: being told of a frame wakes nobody */
   struct gpu_measured measured;
   struct gpu_costs costs;
+  struct gpu_share share;
   void *sessions[GPU_MAX_STAGES]; /* what the stages' begin() made */
   size_t device_bytes;            /* what the backend has allocated on the device; 0 where the device is the host */
 };
@@ -92,6 +93,7 @@ static inline void stage_count(struct stage_counter *counter, uint64_t sequence)
 void gpu_expect_library(void);
 bool gpu_expects_library(void);
 bool gpu_hurries(void); /* see gpu_hurry() */
+void gpu_tell_of_thread(pthread_t thread);
 
 #ifdef FRAMED_FAULTS
 bool gpu_fault_has_lost(unsigned device); /* see stages/fault.h */

@@ -115,6 +115,8 @@ bool gpu_program_copies_by_kernel(const struct gpu_program *program) { return pr
 
 void gpu_program_measured(const struct gpu_program *program, struct gpu_measured *measured) { *measured = program->measured; }
 
+void gpu_program_share(const struct gpu_program *program, struct gpu_share *share) { *share = program->share; }
+
 void gpu_program_costs(const struct gpu_program *program, struct gpu_costs *costs) { *costs = program->costs; }
 
 unsigned gpu_program_timed_one_in(const struct gpu_program *program) { return program->timed_one_in; }

@@ -11,6 +11,8 @@
 #ifndef FRAMED_GPU_GPU_H
 #define FRAMED_GPU_GPU_H
 
+#include <pthread.h>
+
 #include "gpu/priority.h"
 #include "gpu/stage.h"
 
@@ -31,6 +33,11 @@ struct gpu_device;
 /* Whether devices and models are opened for a service that stands still meanwhile: then nothing is searched for or weighed that
  * may be left as it is. Any thread. */
 void gpu_hurry(bool hurries);
+
+/* Who is told of each thread that puts frames on a GPU beside those that submit them, before it has any (NULL: nobody). While there
+ * are no programs; it is called by threads that set up. */
+typedef void gpu_new_thread(void *context, pthread_t thread);
+void gpu_on_thread(gpu_new_thread *told, void *context);
 
 /* Says how many slots the programs on one device will have, so that each has a hardware queue of its own (there are 32 at
  * most). Every queue makes a process slower to start and to end: by 15 ms and 10 ms on an H200. Without this call there are as
@@ -193,6 +200,8 @@ struct gpu_options {
   enum gpu_order_choice order; /* of copies; the CPU backend makes none */
   enum gpu_copy_choice copy;
   enum gpu_priority priority; /* of its frames before those of other programs of the device */
+  unsigned share;             /* percent of a GPU's multiprocessors that its kernels keep to; 0: all */
+  const char *owner;          /* whose programs have that share together */
   bool weigh;                 /* whether the warm-up measures what frames cost, unless a slot is spared */
 };
 
@@ -208,6 +217,13 @@ bool gpu_program_graph(const struct gpu_program *program);
 /* After the warm-up: whether kernels make the copies. Any thread. */
 bool gpu_program_copies_by_kernel(const struct gpu_program *program);
 unsigned gpu_program_timed_one_in(const struct gpu_program *program);
+
+/* Of a program that asked for a share. */
+struct gpu_share {
+  unsigned processors, of; /* multiprocessors of it and of the device; 0: it has none, and the whole device */
+  char why[GPU_TEXT];      /* then */
+};
+void gpu_program_share(const struct gpu_program *program, struct gpu_share *share);
 
 /* What the warm-up measured to decide it, in ns from frame to frame with all slots busy; 0 where it did not. */
 struct gpu_measured {

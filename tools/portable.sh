@@ -26,7 +26,7 @@ cp ../../tests/gpu/check.sh check-gpu.sh
 cp ../../tools/framebench/measure.sh measure.sh
 cp ../../tests/gpu/sandbox.sh sandbox.sh
 mkdir -p tests
-cp ../../tests/gpu/sandbox.py ../../tests/gpu/faults.py ../../tests/gpu/model_faults.py tests/
+cp ../../tests/gpu/sandbox.py ../../tests/gpu/faults.py ../../tests/gpu/many.py ../../tests/gpu/model_faults.py tests/
 "${PYTHON:-/usr/bin/python3}" tests/sandbox.py --save tests/system-calls.json
 cp ../../packaging/systemd/framed.service.in framed.service
 rm -rf peers

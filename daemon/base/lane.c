@@ -12,6 +12,13 @@
 enum { TICK_MS = 100 };
 enum { NAME_ROOM = 16, MAX_NAMED = 1000 }; /* of a thread's name, as Linux has it */
 
+/* The runners of one rank. */
+struct lane_queue {
+  unsigned joined;    /* how many live here, */
+  unsigned scheduled; /* and how many of them are scheduled */
+  struct runner *first, **last;
+};
+
 struct lane {
   unsigned index;
   uv_thread_t thread;
@@ -23,11 +30,8 @@ struct lane {
   uv_check_t check; /* turns run after the poll */
   uv_idle_t idle;   /* active while turns are due, so that the poll does not sleep */
   struct runner *runners;
-  struct queue {        /* of those of one rank: */
-    unsigned joined;    /* how many live here, */
-    unsigned scheduled; /* and how many of them are scheduled */
-    struct runner *first, **last;
-  } queues[PRIORITIES];
+  struct lane_queue queues[PRIORITIES];
+  unsigned scheduled; /* in all of them */
   struct priority_turns turns;
   atomic_bool all_woken; /* by lane_wake_all() */
   _Atomic int64_t heartbeat;
@@ -53,10 +57,6 @@ static void beat(struct lane *lane, int64_t now) { atomic_store_explicit(&lane->
 /* The idle handle only has to be active; turns run in on_check(). */
 static void on_idle(uv_idle_t *idle) { (void)idle; }
 
-static struct queue *queue_of(struct lane *lane, const struct runner *runner) {
-  return &lane->queues[priority_rank(runner->priority)];
-}
-
 /* A bit for each rank that has somebody scheduled. */
 static unsigned scheduled_ranks(const struct lane *lane) {
   unsigned ranks = 0;
@@ -66,11 +66,12 @@ static unsigned scheduled_ranks(const struct lane *lane) {
   return ranks;
 }
 
-static void run_first(struct queue *queue) {
+static void run_first(struct lane *lane, struct lane_queue *queue) {
   struct runner *runner = queue->first;
   queue->first = runner->next_scheduled;
   queue->last = queue->first ? queue->last : &queue->first;
   queue->scheduled--;
+  lane->scheduled--;
   runner->scheduled = false;
   if (runner->turn(runner)) {
     lane_schedule(runner);
@@ -83,13 +84,13 @@ static void run_turns(struct lane *lane) {
   while (highest < PRIORITIES - 1 && lane->queues[highest].joined == 0) {
     highest++;
   }
-  struct queue *queue = &lane->queues[highest];
+  struct lane_queue *queue = &lane->queues[highest];
   for (unsigned due = queue->scheduled; due > 0 && queue->first; due--) {
-    run_first(queue);
+    run_first(lane, queue);
   }
-  unsigned lower = scheduled_ranks(lane) & ~(1U << highest);
-  if (lower != 0) {
-    run_first(&lane->queues[priority_next(&lane->turns, lower)]);
+  if (lane->scheduled > queue->scheduled) {
+    unsigned lower = scheduled_ranks(lane) & ~(1U << highest);
+    run_first(lane, &lane->queues[priority_next(&lane->turns, lower)]);
   }
 }
 
@@ -124,7 +125,7 @@ static void on_check(uv_check_t *check) {
     return;
   }
   run_turns(lane);
-  if (scheduled_ranks(lane) == 0) {
+  if (lane->scheduled == 0) {
     uv_idle_stop(&lane->idle);
   }
   beat(lane, clock_now());
@@ -353,7 +354,8 @@ uv_loop_t *lane_loop(struct lane *lane) { return &lane->loop; }
 
 void lane_join(struct lane *lane, struct runner *runner) {
   runner->lane = lane;
-  queue_of(lane, runner)->joined++;
+  runner->queue = &lane->queues[priority_rank(runner->priority)];
+  runner->queue->joined++;
   runner->next = lane->runners;
   runner->link = &lane->runners;
   if (runner->next) {
@@ -365,7 +367,7 @@ void lane_join(struct lane *lane, struct runner *runner) {
 bool lane_is_own(const struct runner *runner) { return runner->lane->runners == runner && !runner->next; }
 
 static void unschedule(struct lane *lane, struct runner *runner) {
-  struct queue *queue = queue_of(lane, runner);
+  struct lane_queue *queue = runner->queue;
   struct runner **at = &queue->first;
   while (*at && *at != runner) {
     at = &(*at)->next_scheduled;
@@ -377,6 +379,7 @@ static void unschedule(struct lane *lane, struct runner *runner) {
     }
   }
   queue->scheduled--;
+  lane->scheduled--;
   runner->scheduled = false;
 }
 
@@ -388,7 +391,7 @@ void lane_leave(struct runner *runner) {
   if (runner->scheduled) {
     unschedule(lane, runner);
   }
-  queue_of(lane, runner)->joined--;
+  runner->queue->joined--;
   *runner->link = runner->next;
   if (runner->next) {
     runner->next->link = runner->link;
@@ -401,10 +404,11 @@ void lane_schedule(struct runner *runner) {
   if (!lane || runner->scheduled) {
     return;
   }
-  if (scheduled_ranks(lane) == 0) {
+  struct lane_queue *queue = runner->queue;
+  if (lane->scheduled == 0) {
     uv_idle_start(&lane->idle, on_idle);
   }
-  struct queue *queue = queue_of(lane, runner);
+  lane->scheduled++;
   queue->scheduled++;
   runner->scheduled = true;
   runner->next_scheduled = NULL;

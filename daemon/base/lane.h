@@ -21,6 +21,7 @@
 #include "gpu/priority.h"
 
 struct lane;
+struct lane_queue;
 
 /* What lives on a lane: it gets a turn when it asked for one, and a tick ten times a second. */
 struct runner {
@@ -28,6 +29,7 @@ struct runner {
   void (*tick)(struct runner *runner, int64_t now); /* CLOCK_MONOTONIC ns */
   enum gpu_priority priority;                       /* stays while it is on a lane */
   struct lane *lane;                                /* NULL: not on a lane */
+  struct lane_queue *queue;                         /* of its priority there */
   bool scheduled;
   _Atomic bool woken;    /* by lane_wake() */
   _Atomic int64_t asked; /* CLOCK_MONOTONIC ns: since when a request of it to a file is under way; 0: none is */

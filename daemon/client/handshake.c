@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -12,6 +11,10 @@
 #include "daemon/base/loop.h"
 #include "daemon/base/rights.h"
 #include "daemon/measure/clock.h"
+#include "daemon/state/fd_table.h"
+#include "daemon/state/image.h"
+
+enum { MOST = 64 }; /* handshakes at a time */
 
 struct handshake { /* a client that has not said HELLO yet */
   struct handshakes *handshakes;
@@ -31,7 +34,7 @@ struct handshakes {
 };
 
 struct handshakes *handshakes_new(const struct handshakes_setup *setup, struct failure *failure) {
-  struct handshakes *handshakes = calloc(1, sizeof *handshakes);
+  struct handshakes *handshakes = image_new(IMAGE_HANDSHAKES, sizeof *handshakes);
   if (!handshakes) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to greet clients of pipeline '%s'", setup->pipeline);
     return NULL;
@@ -125,7 +128,7 @@ static void handshake_forget(struct handshake *handshake) {
   handshake->handshakes->count--;
   handshake->watch = loop_watch_close(handshake->watch);
   handshake->patience = loop_timer_close(handshake->patience);
-  free(handshake);
+  image_free(handshake);
 }
 
 static void handshake_turn_away(struct handshake *handshake, enum native_error_code code, const char *problem) {
@@ -226,9 +229,15 @@ static void handshake_start(struct handshake *handshake) {
   loop_timer_start(handshake->patience, patience_ms > 0 ? patience_ms : 1, 0);
 }
 
+struct client client_of(int fd, const struct peer *peer) {
+  struct client client = {.fd = fd, .pid = peer->pid, .uid = peer->uid, .since = clock_now()};
+  memcpy(client.process, peer->process, sizeof client.process);
+  return client;
+}
+
 static struct handshake *handshake_receive(struct handshakes *handshakes, struct client client) {
   int fd = client.fd;
-  struct handshake *handshake = handshakes->count < HANDSHAKES_MOST ? calloc(1, sizeof *handshake) : NULL;
+  struct handshake *handshake = handshakes->count < MOST ? image_new(IMAGE_HANDSHAKE, sizeof *handshake) : NULL;
   if (handshake) {
     handshake->watch = loop_watch_new(handshakes->setup.loop, fd, on_readable, handshake);
     handshake->patience = loop_timer_new(handshakes->setup.loop, on_impatient, handshake);
@@ -237,7 +246,7 @@ static struct handshake *handshake_receive(struct handshakes *handshakes, struct
     if (handshake) {
       loop_watch_close(handshake->watch);
       loop_timer_close(handshake->patience);
-      free(handshake);
+      image_free(handshake);
     }
     client.native = true;
     client_tell(&client, NATIVE_E_BUSY, "too many clients are waiting to be greeted; try again later");
@@ -263,69 +272,43 @@ void handshakes_receive(struct handshakes *handshakes, int fd, const struct peer
   (void)handshake_receive(handshakes, client_of(fd, peer));
 }
 
-/* -- through a codec --------------------------------------------------------------------------------------------------- */
+/* -- in the next process ----------------------------------------------------------------------------------------------- */
 
-struct client client_of(int fd, const struct peer *peer) {
-  struct client client = {.fd = fd, .pid = peer->pid, .uid = peer->uid, .since = clock_now()};
-  memcpy(client.process, peer->process, sizeof client.process);
-  return client;
+bool client_adopt(struct client *client, const struct client *left) {
+  bool sound = IMAGE_IS_FLAG(left->native) && image_is_time(left->since);
+  *client = (struct client){.fd = -1};
+  if (sound) {
+    *client = *left;
+    client->process[sizeof client->process - 1] = '\0';
+    client->fd = fd_table_take(left->fd);
+  }
+  return sound;
 }
 
-void client_pass(struct client *client, struct codec *codec) {
-  codec_pass_descriptor(codec, &client->fd);
-  CODEC_PASS(codec, client->pid);
-  CODEC_PASS(codec, client->uid);
-  codec_pass(codec, client->process, sizeof client->process);
-  client->process[sizeof client->process - 1] = '\0';
-  codec_pass_time(codec, &client->since);
-  CODEC_PASS(codec, client->native);
-  CODEC_PASS(codec, client->hello);
-}
-
-static void pass_visit(struct handshakes_visit *visit, struct codec *codec) {
-  client_pass(&visit->client, codec);
-  codec_pass_below(codec, &visit->length, NATIVE_HELLO_BYTES);
-  CODEC_PASS(codec, visit->bytes);
-}
-
-static void put_visitors(const struct handshakes *handshakes, struct codec *codec) {
-  unsigned count = handshakes ? handshakes->count : 0;
-  CODEC_PASS(codec, count);
-  for (const struct handshake *handshake = handshakes ? handshakes->visitors : NULL; handshake; handshake = handshake->next) {
-    struct handshakes_visit visit = {.client = handshake->client, .length = (unsigned)handshake->count};
-    memcpy(visit.bytes, handshake->bytes, sizeof visit.bytes);
-    pass_visit(&visit, codec);
+void handshakes_keep(const struct handshakes *handshakes) {
+  for (const struct handshake *each = handshakes ? handshakes->visitors : NULL; each; each = each->next) {
+    fd_table_want(each->client.fd);
   }
 }
 
-struct handshakes_visits *handshakes_pass(const struct handshakes *handshakes, struct codec *codec) {
-  unsigned count = 0;
-  if (codec->writing) {
-    put_visitors(handshakes, codec);
-    return NULL;
-  }
-  codec_pass_below(codec, &count, HANDSHAKES_MOST + 1);
-  struct handshakes_visits *visits = count > 0 ? calloc(1, sizeof *visits) : NULL;
-  if (!visits) {
-    codec->broken |= count > 0;
-    return NULL;
-  }
-  visits->count = count;
-  for (unsigned i = 0; i < count; i++) {
-    pass_visit(&visits->visits[i], codec);
-  }
-  return visits;
+bool handshakes_left(const struct handshakes *address) {
+  const struct handshakes *left = image_left_at(address, IMAGE_HANDSHAKES, sizeof *left);
+  return left && left->count > 0;
 }
 
-void handshakes_receive_again(struct handshakes *handshakes, struct handshakes_visits *visits) {
-  for (unsigned i = 0; visits && i < visits->count; i++) {
-    struct handshake *handshake = handshake_receive(handshakes, visits->visits[i].client);
+void handshakes_adopt(struct handshakes *handshakes, const struct handshakes *address) {
+  const struct handshakes *left = image_left_at(address, IMAGE_HANDSHAKES, sizeof *left);
+  const struct handshake *each = left ? image_left_at(left->visitors, IMAGE_HANDSHAKE, sizeof *each) : NULL;
+  for (unsigned i = 0; each && i < MOST; i++) {
+    struct client client;
+    bool sound = client_adopt(&client, &each->client) && client.fd >= 0 && each->count < sizeof each->bytes;
+    struct handshake *handshake = sound ? handshake_receive(handshakes, client) : NULL;
     if (handshake) {
-      memcpy(handshake->bytes, visits->visits[i].bytes, sizeof handshake->bytes);
-      handshake->count = visits->visits[i].length;
+      memcpy(handshake->bytes, each->bytes, sizeof handshake->bytes);
+      handshake->count = each->count;
     }
+    each = image_left_at(each->next, IMAGE_HANDSHAKE, sizeof *each);
   }
-  free(visits);
 }
 
 /* -- control ----------------------------------------------------------------------------------------------------- */
@@ -357,6 +340,5 @@ struct handshakes *handshakes_close(struct handshakes *handshakes) {
     client_tell(&client, NATIVE_E_STOPPING, "pipeline %s is stopping", handshakes->setup.pipeline);
     rights_close(client.fd);
   }
-  free(handshakes);
-  return NULL;
+  return image_free(handshakes);
 }

@@ -13,7 +13,6 @@
 #include "daemon/base/failure.h"
 #include "daemon/client/peer.h"
 #include "daemon/client/refusals.h"
-#include "daemon/state/codec.h"
 #include "daemon/wire/native.h"
 #include "daemon/wire/native_wire.h"
 #include "gpu/gpu.h"
@@ -30,17 +29,6 @@ struct client { /* a client that may be seated */
   struct native_hello hello;
 };
 
-/* Clients that have not said their HELLO yet, on their way to the next process image. */
-enum { HANDSHAKES_MOST = 64 };
-struct handshakes_visits {
-  unsigned count;
-  struct handshakes_visit {
-    struct client client;
-    unsigned char bytes[NATIVE_HELLO_BYTES]; /* the part of the HELLO that has come, */
-    unsigned length;                         /* and how long it is */
-  } visits[HANDSHAKES_MOST];
-};
-
 /* One that has just connected. */
 struct client client_of(int fd, const struct peer *peer);
 /* Whether the client asked to be told which of its frames have their fate. */
@@ -48,13 +36,14 @@ static inline bool client_wants_acks(const struct client *client) {
   return client->native && (client->hello.flags & NATIVE_HELLO_ACKS) != 0;
 }
 
-/* Passes a client through a codec, with its descriptor. */
-void client_pass(struct client *client, struct codec *codec);
-/* Writes the clients that are in their handshake to the codec (NULL: none), or reads them from there; NULL: there is none, or
- * the codec is broken. */
-struct handshakes_visits *handshakes_pass(const struct handshakes *handshakes, struct codec *codec);
-/* Goes on with the handshakes of the process before. Frees the list; NULL is fine. */
-void handshakes_receive_again(struct handshakes *handshakes, struct handshakes_visits *visits);
+/* Takes a client that a process before this one left, with its descriptor; -1: that did not come along. False: it makes no
+ * sense. */
+bool client_adopt(struct client *client, const struct client *left);
+/* Has the next process get the descriptors of clients that are in their handshake (NULL: none). */
+void handshakes_keep(const struct handshakes *handshakes);
+/* Whether there were handshakes at this address in the process before; goes on with them. */
+bool handshakes_left(const struct handshakes *address);
+void handshakes_adopt(struct handshakes *handshakes, const struct handshakes *address);
 
 struct handshakes_setup {
   uv_loop_t *loop;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,79 +11,19 @@
 
 #include "daemon/base/rights.h"
 #include "daemon/base/systemd.h"
-#include "daemon/state/fd_store.h"
-
-/* -- those that systemd passed ------------------------------------------------------------------------------------ */
-
-/* Listeners that systemd passed and that nobody uses since a reload has removed their pipelines. Systemd goes on listening at
- * them and passes them again only at the next start, so a pipeline that comes back has to find its listener here. */
-static struct {
-  pthread_mutex_t lock;
-  struct listener *first;
-} unused = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void lay_aside(struct listener *listener) {
-  pthread_mutex_lock(&unused.lock);
-  listener->next = unused.first;
-  unused.first = listener;
-  pthread_mutex_unlock(&unused.lock);
-}
-
-static struct listener *take_unused(const char *path) {
-  pthread_mutex_lock(&unused.lock);
-  struct listener **link = &unused.first;
-  while (*link && strcmp((*link)->path, path) != 0) {
-    link = &(*link)->next;
-  }
-  struct listener *found = *link;
-  if (found) {
-    *link = found->next;
-  }
-  pthread_mutex_unlock(&unused.lock);
-  return found;
-}
-
-/* Holds the lock, since a worker thread that prepares a reload may take listeners off the list. */
-static void put_unused(struct codec *codec) {
-  unsigned count = 0;
-  pthread_mutex_lock(&unused.lock);
-  for (const struct listener *listener = unused.first; listener; listener = listener->next) {
-    count++;
-  }
-  CODEC_PASS(codec, count);
-  for (struct listener *listener = unused.first; listener; listener = listener->next) {
-    listener_pass(listener, codec);
-  }
-  pthread_mutex_unlock(&unused.lock);
-}
-
-void listener_pass_unused(struct codec *codec) {
-  unsigned count = 0;
-  if (codec->writing) {
-    put_unused(codec);
-    return;
-  }
-  CODEC_PASS(codec, count);
-  for (unsigned i = 0; i < count && !codec->broken; i++) {
-    struct listener *listener = listener_pass(NULL, codec);
-    if (listener) {
-      lay_aside(listener);
-    }
-  }
-}
+#include "daemon/state/fd_table.h"
 
 struct listener *listener_close(struct listener *listener) {
   if (!listener) {
     return NULL;
   }
-  if (listener->passed) {
-    lay_aside(listener);
-    return NULL;
-  }
-  if (listener->created) {
-    listener_remove_file(listener);
-  }
-  if (listener->fd >= 0) {
+  if (listener->passed) { /* systemd goes on listening there, and passes it again only at the next start */
+    fd_table_set_aside(listener->fd);
+  } else if (listener->fd >= 0) {
+    fd_table_leave(listener->fd);
+    if (listener->created) {
+      listener_remove_file(listener);
+    }
     rights_close(listener->fd);
   }
   free(listener->path);
@@ -92,82 +31,56 @@ struct listener *listener_close(struct listener *listener) {
   return NULL;
 }
 
-struct listener *listener_pass(struct listener *listener, struct codec *codec) {
-  bool there = listener != NULL;
-  CODEC_PASS(codec, there);
-  if (!there || codec->broken) {
-    return codec->writing ? listener : NULL;
-  }
-  struct listener *passed = codec->writing ? listener : calloc(1, sizeof *passed);
-  if (!passed) {
-    codec_break(codec);
-    return NULL;
-  }
-  codec_pass_text(codec, &passed->path);
-  CODEC_PASS(codec, passed->passed);
-  if (!passed->passed || !codec->by_manager) {
-    codec_pass_descriptor(codec, &passed->fd);
-  } else if (!codec->writing && passed->path) {
-    passed->fd = systemd_take_listener(NULL, passed->path);
-    rights_refuse(passed->fd);
-  }
-  CODEC_PASS(codec, passed->created);
-  CODEC_PASS(codec, passed->device);
-  CODEC_PASS(codec, passed->inode);
-  if (!passed->path || passed->fd < 0) {
-    codec_break(codec);
-  }
-  return passed;
-}
-
-bool listener_is_passed(const struct listener *listener) { return listener->passed; }
-
 int listener_fd(const struct listener *listener) { return listener->fd; }
 const char *listener_path(const struct listener *listener) { return listener->path; }
 
-/* Takes over the listening socket of the process before, with the connections that wait at it. */
+/* The next process is to have it. */
+static void listener_enter(const struct listener *listener) {
+  const struct stat file = {.st_dev = listener->device, .st_ino = listener->inode};
+  fd_table_listen(listener->fd, listener->path, listener->passed, false, &file);
+}
+
+static bool take_passed(struct listener *listener, const char *name) {
+  listener->fd = systemd_take_listener(name, listener->path);
+  listener->passed = listener->fd >= 0;
+  return listener->passed;
+}
+
+/* Takes a listening socket that nobody uses: of the process before, with the connections that wait at it, or one that systemd
+ * passed to a pipeline which a reload has removed. Where nobody knows which file it made, that is the one which is there. */
 static bool take_kept(struct listener *listener) {
-  struct stat there;
-  listener->fd = fd_store_take_listener(listener->path, &listener->passed);
+  struct stat file, there;
+  listener->fd = fd_table_take_listener(listener->path, NULL, 0, &listener->passed, &file);
   if (listener->fd < 0) {
     return false;
   }
-  if (lstat(listener->path, &there) != 0 || !S_ISSOCK(there.st_mode)) {
-    rights_close(listener->fd); /* its file has gone, so nobody can connect to this socket */
-    listener->fd = -1;
-    return false;
-  }
-  rights_refuse(listener->fd);
+  bool is_known = file.st_ino != 0 || lstat(listener->path, &there) != 0 || !S_ISSOCK(there.st_mode);
   listener->created = !listener->passed;
-  listener->device = there.st_dev;
-  listener->inode = there.st_ino;
+  listener->device = is_known ? file.st_dev : there.st_dev;
+  listener->inode = is_known ? file.st_ino : there.st_ino;
   return true;
 }
 
+/* The configuration may let other users connect than the process before did; a file that is gone is made anew later. */
 struct listener *listener_open(const char *name, const char *path, const struct config_socket_access *access,
                                struct failure *failure) {
-  struct listener *listener = take_unused(path);
-  if (listener) {
-    return listener;
-  }
-  listener = listener_make(path, failure);
+  struct listener *listener = listener_make(path, failure);
   if (!listener) {
     return NULL;
   }
-  listener->fd = systemd_take_listener(name, path);
-  listener->passed = listener->fd >= 0;
-  if (listener->passed) {
-    rights_refuse(listener->fd);
-    return listener;
+  bool is_there = take_passed(listener, name) || take_kept(listener);
+  rights_refuse(listener->fd);
+  bool opened = is_there ? !listener_has_file(listener) || listener_set_access(listener, access, failure)
+                         : listener_create(listener, access, failure);
+  if (opened && is_there) {
+    listener_enter(listener);
   }
-  /* the configuration may let other users connect than the process before did */
-  bool opened =
-      take_kept(listener) ? listener_set_access(listener, access, failure) : listener_create(listener, access, failure);
   return opened ? listener : listener_close(listener);
 }
 
 bool listener_begin(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
   listener_use(listener);
+  listener_enter(listener);
   if (!listener->created || listener_has_file(listener) || (errno != 0 && errno != ENOENT)) {
     return true;
   }
@@ -180,6 +93,7 @@ bool listener_begin(struct listener *listener, const struct config_socket_access
     return false;
   }
   listener_use(other);
+  listener_enter(other);
   struct listener gone = *listener;
   *listener = *other;
   *other = gone;
@@ -223,7 +137,8 @@ static struct addrinfo *resolve(const char *address, struct failure *failure) {
 }
 
 static bool bind_tcp(struct listener *listener, const struct addrinfo *target, struct failure *failure) {
-  listener->fd = fd_store_take_listener_at(target->ai_addr, target->ai_addrlen);
+  struct stat none;
+  listener->fd = fd_table_take_listener(listener->path, target->ai_addr, target->ai_addrlen, &listener->passed, &none);
   if (listener->fd >= 0) {
     return true;
   }
@@ -247,6 +162,8 @@ struct listener *listener_open_tcp(const char *address, struct failure *failure)
   struct listener *listener = listener_make(address, failure);
   if (listener && !bind_tcp(listener, target, failure)) {
     listener = listener_close(listener);
+  } else if (listener) {
+    listener_enter(listener);
   }
   freeaddrinfo(target);
   return listener;

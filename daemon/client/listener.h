@@ -9,7 +9,6 @@
 
 #include "config/config.h"
 #include "daemon/base/failure.h"
-#include "daemon/state/codec.h"
 
 struct listener;
 
@@ -21,15 +20,6 @@ struct listener *listener_open_tcp(const char *address, struct failure *failure)
 /* Closes a listener and removes its file, if that is still the one it made. A socket that systemd passed stays open for whoever
  * opens its path next. NULL is fine; returns NULL. */
 struct listener *listener_close(struct listener *listener);
-
-/* Writes a listener (or that there is none) to the codec, or reads it from there: the socket and its file stay. */
-struct listener *listener_pass(struct listener *listener, struct codec *codec);
-
-/* The same for all listeners that systemd passed and no pipeline uses now. */
-void listener_pass_unused(struct codec *codec);
-
-/* Whether systemd holds the socket, and passes it at every start. */
-bool listener_is_passed(const struct listener *listener);
 
 /* A listener comes into use, before anybody accepts there: makes its file anew, with another socket, if the file has been
  * removed. False: nobody can connect to it. */

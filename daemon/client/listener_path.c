@@ -20,7 +20,7 @@
 
 #include "daemon/base/rights.h"
 #include "daemon/measure/clock.h"
-#include "daemon/state/fd_store.h"
+#include "daemon/state/fd_table.h"
 
 enum { LOCK_TRIES = 100, LOCK_PAUSE_MS = 20 };
 
@@ -85,7 +85,6 @@ static void take_from_fresh(const struct listener *listener) {
   }
   if (*link) {
     *link = listener->next;
-    fd_store_forget_new_file(listener->path);
   }
 }
 
@@ -206,7 +205,7 @@ static bool bind_closed(struct listener *listener, const struct sockaddr_un *add
   listener->created = true;
   listener->next = fresh.first;
   fresh.first = listener;
-  fd_store_note_new_file(listener->path, &made);
+  fd_table_listen(listener->fd, listener->path, false, true, &made);
   return true;
 }
 

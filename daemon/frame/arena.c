@@ -11,6 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "daemon/state/fd_table.h"
+
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MOST_NODES = 1024, WORD = 8 * sizeof(unsigned long) };
 
 /* Linux's numbers of these, for C libraries that do not have them yet. */
@@ -194,6 +196,7 @@ static void unmap(struct arena *arena) {
 void arena_drop(struct arena *arena) {
   unmap(arena);
   if (arena->fd >= 0) {
+    fd_table_leave(arena->fd);
     close(arena->fd);
   }
   *arena = ARENA_NONE;

@@ -61,13 +61,6 @@ void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to) {
   queue->count++;
 }
 
-static uint32_t clamp(int64_t ns) {
-  if (ns < 0) {
-    return 0;
-  }
-  return ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
-}
-
 struct native_result frame_result(const struct frame *frame, unsigned seat, int64_t now) {
   const struct gpu_times *device = &frame->device;
   struct native_result result = {.sequence = frame->tag,
@@ -77,15 +70,20 @@ struct native_result frame_result(const struct frame *frame, unsigned seat, int6
                                  .number = frame->sequence,
                                  .epoch = frame->epoch,
                                  .flags = frame->flags | (frame->restart ? NATIVE_RESULT_STATE_RESTARTED : 0)};
-  result.steps[NATIVE_RECEIVE] = clamp(frame->complete - frame->first_byte);
-  result.steps[NATIVE_QUEUE] = clamp(frame->dispatched - frame->complete);
-  result.steps[NATIVE_TOTAL] = clamp(now - frame->began);
-  if (device->begin != 0) {
-    result.steps[NATIVE_GPU_WAIT] = clamp(device->wait);
-    result.steps[NATIVE_H2D] = clamp(device->h2d);
-    result.steps[NATIVE_KERNEL] = clamp(device->kernel);
-    result.steps[NATIVE_D2H] = clamp(device->d2h);
-    result.steps[NATIVE_WAKE] = clamp(frame->seen - device->copied_out);
+  const int64_t steps[NATIVE_STEPS] = {
+      [NATIVE_RECEIVE] = frame->complete - frame->first_byte,
+      [NATIVE_QUEUE] = frame->dispatched - frame->complete,
+      [NATIVE_GPU_WAIT] = device->wait,
+      [NATIVE_H2D] = device->h2d,
+      [NATIVE_KERNEL] = device->kernel,
+      [NATIVE_D2H] = device->d2h,
+      [NATIVE_WAKE] = frame->seen - device->copied_out,
+      [NATIVE_TOTAL] = now - frame->began,
+  };
+  for (int step = 0; step < NATIVE_STEPS; step++) {
+    const bool of_device = step >= NATIVE_GPU_WAIT && step <= NATIVE_WAKE;
+    const int64_t ns = of_device && device->begin == 0 ? 0 : steps[step];
+    result.steps[step] = ns < 0 ? 0 : ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
   }
   return result;
 }

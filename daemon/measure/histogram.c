@@ -4,23 +4,6 @@
 
 enum { FIRST_SHIFT = 7, STEP_BITS = 5 }; /* the first octave is linear: 128 ns in 32 buckets of 4 ns */
 
-unsigned histogram_bucket(int64_t ns) {
-  if (ns <= 0) {
-    return 0;
-  }
-  uint64_t value = (uint64_t)ns;
-  if (value < (UINT64_C(1) << FIRST_SHIFT)) {
-    return (unsigned)(value >> (FIRST_SHIFT - STEP_BITS));
-  }
-  unsigned top = 63U - (unsigned)__builtin_clzll(value);
-  unsigned octave = top - FIRST_SHIFT + 1;
-  if (octave >= HISTOGRAM_OCTAVES) {
-    return HISTOGRAM_BUCKETS - 1;
-  }
-  unsigned step = (unsigned)(value >> (top - STEP_BITS)) & (HISTOGRAM_STEPS - 1);
-  return octave * HISTOGRAM_STEPS + step;
-}
-
 static int64_t lower_edge(unsigned bucket) {
   unsigned octave = bucket / HISTOGRAM_STEPS;
   int64_t step = bucket % HISTOGRAM_STEPS;
@@ -38,11 +21,14 @@ int64_t histogram_value(unsigned bucket) { return (lower_edge(bucket) + histogra
 #define BUMP(counter, by)                                                                                                      \
   atomic_store_explicit(&(counter), atomic_load_explicit(&(counter), memory_order_relaxed) + (by), memory_order_relaxed)
 
+/* A bucket of the second octave is as wide as one of the first, so that both are found alike. */
 void histogram_record(struct histogram *histogram, int64_t ns) {
-  int64_t value = ns > 0 ? ns : 0;
-  _Atomic uint64_t *count = &histogram->counts[histogram_bucket(value)];
+  uint64_t value = ns > 0 ? (uint64_t)ns : 0;
+  unsigned top = 63U - (unsigned)__builtin_clzll(value | (UINT64_C(1) << FIRST_SHIFT));
+  uint64_t bucket = (top - FIRST_SHIFT) * HISTOGRAM_STEPS + (value >> (top - STEP_BITS));
+  _Atomic uint64_t *count = &histogram->counts[bucket < HISTOGRAM_BUCKETS ? bucket : HISTOGRAM_BUCKETS - 1];
   BUMP(*count, 1U);
-  BUMP(histogram->sum_ns, (uint64_t)value);
+  BUMP(histogram->sum_ns, value);
 }
 
 void histogram_read(const struct histogram *histogram, struct histogram_view *view) {

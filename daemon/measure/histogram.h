@@ -35,7 +35,6 @@ void histogram_read(const struct histogram *histogram, struct histogram_view *vi
 struct histogram_summary histogram_summarize(const struct histogram_view *now, const struct histogram_view *before);
 /* The value that `share` (0 to 1) of the counts do not exceed, in microseconds; 0 if nothing was recorded. */
 double histogram_quantile(const struct histogram_view *view, double share);
-unsigned histogram_bucket(int64_t ns);
 int64_t histogram_value(unsigned bucket);      /* the middle of a bucket, in ns */
 int64_t histogram_upper_edge(unsigned bucket); /* exclusive, in ns */
 

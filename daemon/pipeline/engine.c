@@ -3,9 +3,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "daemon/base/log.h"
 #include "daemon/base/realtime.h"
 #include "daemon/pipeline/placement.h"
 #include "daemon/pipeline/private.h"
+#include "daemon/state/image.h"
 
 static bool engine_out_of_memory(struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
@@ -96,17 +98,28 @@ void engine_unpark(struct engine *engine) {
   }
 }
 
+/* Who puts batches on a GPU keeps frames waiting as a lane does. */
+static void on_thread(void *context, pthread_t thread) {
+  struct failure failure;
+  if (!realtime_apply(context, thread, &failure)) {
+    log_event(LOG_FAILED, NULL, "a thread of a model's batches is as every other: %s", failure.text);
+  }
+}
+
 /* -- both ---------------------------------------------------------------------------------------------------- */
 
-struct engine *engine_open(const struct config *config, struct codec *codec, const struct engine_broken *broken,
+struct engine *engine_open(const struct config *config, const struct engine *left, const struct engine_broken *broken,
                            struct failure *failure) {
-  struct engine *engine = calloc(1, sizeof *engine);
+  struct engine *engine = image_new(IMAGE_ENGINE, sizeof *engine);
   if (!engine) {
     engine_out_of_memory(failure);
     return NULL;
   }
+  engine->realtime = config->realtime;
+  engine->realtime.processors = (struct config_processors){0}; /* where a lane may spin for ever */
+  gpu_on_thread(on_thread, &engine->realtime);
   if (!realtime_check(&config->realtime, failure) || !realtime_lock(&config->realtime, failure) ||
-      !engine_open_devices(engine, config, codec, broken, failure) || !open_lanes(engine, config, failure)) {
+      !engine_open_devices(engine, config, left, broken, failure) || !open_lanes(engine, config, failure)) {
     return engine_close(engine);
   }
   return engine;
@@ -116,6 +129,7 @@ struct engine *engine_close(struct engine *engine) {
   if (!engine) {
     return NULL;
   }
+  gpu_on_thread(NULL, NULL);
   for (unsigned i = 0; i < engine->lane_count; i++) {
     lane_stop(engine->lanes[i]);
   }
@@ -125,6 +139,5 @@ struct engine *engine_close(struct engine *engine) {
   engine_close_devices(engine);
   free(engine->lanes);
   free(engine->loads);
-  free(engine);
-  return NULL;
+  return image_free(engine);
 }

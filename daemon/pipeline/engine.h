@@ -13,7 +13,6 @@
 #include "daemon/frame/fault.h"
 #include "daemon/frame/flow.h"
 #include "daemon/measure/overlap.h"
-#include "daemon/state/codec.h"
 #include "gpu/gpu.h"
 
 struct engine;
@@ -39,13 +38,13 @@ struct engine_broken {
   const char *text;
 };
 
-/* Opens the devices that the configuration names, but for those that are left out, then starts the lanes. `codec` (or NULL) has
- * what a process before this one knew about them. A device that cannot be opened is left out, if every pipeline has another
- * one. Blocks. NULL on error. */
-struct engine *engine_open(const struct config *config, struct codec *codec, const struct engine_broken *broken,
+/* Opens the devices that the configuration names, but for those that are left out, then starts the lanes. `left`: where the
+ * engine of the process before lay, which knew something about them; or NULL. A device that cannot be opened is left out, if
+ * every pipeline has another one. Blocks. NULL on error. */
+struct engine *engine_open(const struct config *config, const struct engine *left, const struct engine_broken *broken,
                            struct failure *failure);
-/* Writes what is known about the devices to the codec. */
-void engine_put(struct engine *engine, struct codec *codec);
+/* Before an orderly end: what was measured of the devices is for the next process to know. */
+void engine_keep(struct engine *engine);
 /* Ends the lanes and closes the devices; nothing may be left on them. NULL is fine; returns NULL. */
 struct engine *engine_close(struct engine *engine);
 

@@ -16,6 +16,7 @@
 #include "daemon/measure/clock.h"
 #include "daemon/pipeline/placement.h"
 #include "daemon/pipeline/private.h"
+#include "daemon/state/image.h"
 
 const char *const engine_absence_names[] = {[ENGINE_DRAINED] = "drained", [ENGINE_FAILED] = "failed"};
 
@@ -170,48 +171,31 @@ void engine_take_back(struct engine *engine, unsigned number) {
 
 /* -- from one process to the next ------------------------------------------------------------------------------------------ */
 
-static void pass_absents(struct engine *engine, struct codec *codec) {
-  codec_pass_below(codec, &engine->absent_count, ENGINE_MOST_DEVICES + 1);
-  for (unsigned i = 0; i < engine->absent_count; i++) {
+static bool adopt_known(struct engine *engine, const struct engine *address) {
+  const struct engine *left = image_left_at(address, IMAGE_ENGINE, sizeof *left);
+  bool sound = left && left->absent_count <= ENGINE_MOST_DEVICES;
+  for (unsigned i = 0; sound && i < left->absent_count; i++) {
     struct engine_absent *absent = &engine->absents[i];
-    codec_pass_below(codec, &absent->number, ENGINE_MOST_DEVICES);
-    codec_pass_below(codec, &absent->why, ENGINE_FAILED + 1);
-    codec_pass_time(codec, &absent->since);
-    CODEC_PASS(codec, absent->name);
-    CODEC_PASS(codec, absent->text);
+    *absent = left->absents[i];
     absent->name[sizeof absent->name - 1] = absent->text[sizeof absent->text - 1] = '\0';
+    sound = absent->number < ENGINE_MOST_DEVICES && absent->why <= ENGINE_FAILED && image_is_time(absent->since);
   }
+  for (unsigned i = 0; sound && i < ENGINE_MOST_DEVICES; i++) { /* those of absent devices are for when these come back */
+    sound = IMAGE_IS_FLAG(left->known[i].is_known);
+    if (sound) {
+      engine->known[i] = left->known[i];
+    }
+  }
+  engine->absent_count = sound ? left->absent_count : 0;
+  return sound;
 }
 
-/* What a process before this one measured; those of devices that are left out are kept for when they come back. */
-static void take_known(struct engine *engine, struct codec *codec) {
-  unsigned count = 0;
-  codec_pass_below(codec, &count, ENGINE_MOST_DEVICES + 1);
-  for (unsigned i = 0; i < count; i++) {
-    unsigned number = 0;
-    codec_pass_below(codec, &number, ENGINE_MOST_DEVICES);
-    CODEC_PASS(codec, engine->known[number].calibration);
-    engine->known[number].is_known = true;
-  }
-}
-
-void engine_put(struct engine *engine, struct codec *codec) {
-  unsigned count = 0;
-  pass_absents(engine, codec);
-  for (unsigned i = 0; i < engine->device_count && !codec->live; i++) { /* else they may be measured at this moment */
+/* While lanes run they may be measured at this moment. */
+void engine_keep(struct engine *engine) {
+  for (unsigned i = 0; i < engine->device_count; i++) {
     struct known *known = &engine->known[engine->devices[i].index];
     gpu_calibration(engine->devices[i].device, &known->calibration);
     known->is_known = true;
-  }
-  for (unsigned number = 0; number < ENGINE_MOST_DEVICES; number++) {
-    count += engine->known[number].is_known;
-  }
-  CODEC_PASS(codec, count);
-  for (unsigned number = 0; number < ENGINE_MOST_DEVICES; number++) {
-    if (engine->known[number].is_known) {
-      codec_pass_below(codec, &number, ENGINE_MOST_DEVICES);
-      CODEC_PASS(codec, engine->known[number].calibration);
-    }
   }
 }
 
@@ -307,17 +291,14 @@ static bool open_all(struct engine *engine, const struct config *config, struct 
          failure_set(failure, EXIT_STATUS_GPU_LOST, "restart the daemon", "every device is left out");
 }
 
-bool engine_open_devices(struct engine *engine, const struct config *config, struct codec *codec,
+bool engine_open_devices(struct engine *engine, const struct config *config, const struct engine *left,
                          const struct engine_broken *broken, struct failure *failure) {
   engine->devices = calloc(ENGINE_MOST_DEVICES, sizeof *engine->devices);
-  engine->absents = calloc(ENGINE_MOST_DEVICES, sizeof *engine->absents);
-  engine->known = calloc(ENGINE_MOST_DEVICES, sizeof *engine->known);
-  if (!engine->devices || !engine->absents || !engine->known) {
+  if (!engine->devices) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
   }
-  if (codec) {
-    pass_absents(engine, codec);
-    take_known(engine, codec);
+  if (left && !adopt_known(engine, left)) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the devices makes no sense");
   }
   gpu_expect(most_slots(engine, config));
   engine->there = names_all(config) ? count_devices(config) : 0;
@@ -336,8 +317,6 @@ void engine_close_devices(struct engine *engine) {
     retry_clear(&opened->retry);
   }
   free(engine->devices);
-  free(engine->absents);
-  free(engine->known);
 }
 
 /* -- sessions on devices ----------------------------------------------------------------------------------------------------

@@ -1,90 +1,16 @@
 /*
- * A pipeline through a codec: its state, its source side with the sessions, then its sink side, whose results point to the
- * sessions. Here it is also decided that a pipeline whose frames make the device fail again and again takes no more.
+ * How a pipeline goes on in the next process: its state, its source side with the sessions, then its sink side, whose results
+ * are in the sessions' slots. Here it is also decided that a pipeline whose frames make the device fail again and again takes
+ * no more.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/measure/clock.h"
 #include "daemon/pipeline/private.h"
-#include "daemon/state/codec.h"
-#include "daemon/state/fd_store.h"
+#include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
 #define MINUTE (60 * NS_PER_S)
-
-/* A file counts as a reader, and so does a client whose handshake is under way. */
-static bool has_readers(const struct pipeline *pipeline) {
-  return pipeline->outputs && outputs_readers(pipeline->outputs) + outputs_visitors(pipeline->outputs) > 0;
-}
-
-static enum pipeline_state state_to_come(const struct pipeline *pipeline) {
-  return pipeline->state >= PIPELINE_STOPPING ? pipeline->before : pipeline->state;
-}
-
-/* A pipeline that could not start yet but has readers starts in the next process, with these readers; not after a kill, since
- * only readers of running pipelines were at work. */
-static enum pipeline_state state_of(const struct pipeline *pipeline, const struct codec *codec) {
-  enum pipeline_state state = state_to_come(pipeline);
-  return state == PIPELINE_STARTING && !codec->live && has_readers(pipeline) ? PIPELINE_RUNNING : state;
-}
-
-static void pass_pipeline(struct pipeline *pipeline, struct codec *codec) {
-  char *name = pipeline->config->name;
-  unsigned state = state_of(pipeline, codec);
-  bool accounted = pipeline->accounted && !codec->by_manager; /* a process that systemd starts does not go on stopping */
-  bool late = state_to_come(pipeline) == PIPELINE_STARTING;
-  codec_pass_text(codec, &name);
-  codec_pass_below(codec, &state, PIPELINE_STOPPING);
-  CODEC_PASS(codec, accounted);
-  CODEC_PASS(codec, late);
-  for (unsigned i = 0; i < PIPELINE_TOO_MANY; i++) {
-    codec_pass_time(codec, &pipeline->quarantined[i]);
-  }
-  trouble_pass(&pipeline->trouble, codec);
-  trouble_pass(&pipeline->silence, codec);
-  if (!codec->writing) {
-    if (!name || strcmp(name, pipeline->config->name) != 0) {
-      codec_break(codec);
-    }
-    free(name);
-    pipeline->continues_as = (enum pipeline_state)state;
-    pipeline->accounted = accounted;
-    pipeline->was_late = late;
-  }
-}
-
-/* A pipeline that does not go on begins anew at the sockets that it had. */
-static void pass_listener(const struct listener *listener, struct codec *codec) {
-  bool passed = listener && listener_is_passed(listener);
-  bool comes_again = passed && codec->by_manager; /* systemd passes it to the next process */
-  int fd = listener && !comes_again ? listener_fd(listener) : -1;
-  codec_pass_descriptor(codec, &fd);
-  CODEC_PASS(codec, passed);
-  if (!codec->writing && fd >= 0) {
-    fd_store_found(fd, passed);
-  }
-}
-
-/* A file that has not answered a request may still carry it out: the pipeline cannot be handed over until it has, but for a
- * kill. */
-static bool has_whole_files(const struct pipeline *pipeline, const struct codec *codec) {
-  return codec->live || !pipeline_awaited_file(pipeline, INT64_MAX);
-}
-
-/* Whether the pipeline goes on in the next process: not if it could not start yet and has no reader, nor if its file does not
- * answer. */
-static bool pass_going_on(struct pipeline *pipeline, struct codec *codec) {
-  bool goes_on = codec->writing && state_of(pipeline, codec) != PIPELINE_STARTING && has_whole_files(pipeline, codec);
-  CODEC_PASS(codec, goes_on);
-  if (!goes_on) {
-    pass_listener(codec->writing ? pipeline_source_listener(pipeline) : NULL, codec);
-    pass_listener(codec->writing ? pipeline_sink_listener(pipeline) : NULL, codec);
-  } else if (!codec->writing && pipeline->continues_as == PIPELINE_STARTING) {
-    codec_break(codec);
-  }
-  return goes_on;
-}
 
 bool pipeline_may_start_later(const struct pipeline *pipeline) {
   return pipeline->was_late && (!pipeline->continues || pipeline->outputs_started);
@@ -110,25 +36,46 @@ void pipeline_recall_recording(struct pipeline *pipeline) {
   }
 }
 
-void pipeline_put(struct pipeline *pipeline, struct codec *codec) {
-  pass_pipeline(pipeline, codec);
-  if (!pass_going_on(pipeline, codec)) {
+/* A file that has not answered a request may still carry it out: the pipeline cannot go on until it has, but after a kill. */
+void pipeline_keep(struct pipeline *pipeline, bool live) {
+  pipeline->begins_anew = !live && pipeline_awaited_file(pipeline, INT64_MAX);
+  if (!pipeline->inputs || pipeline->begins_anew) {
     return;
   }
-  if (pipeline->recording && !codec->live) {
+  if (pipeline->recording && !live) {
     recorder_flush(pipeline->recorder);
   }
-  inputs_put(pipeline->inputs, codec);
+  inputs_keep(pipeline->inputs, live);
   if (pipeline->outputs) {
-    outputs_put(pipeline->outputs, codec);
+    outputs_keep(pipeline->outputs, live);
   }
 }
 
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
-void pipeline_take(struct pipeline *pipeline, struct codec *codec) {
-  pass_pipeline(pipeline, codec);
-  pipeline->continues = pass_going_on(pipeline, codec);
+/* A pipeline that could not start yet but has readers starts now, with these readers; not after a kill, since only readers of
+ * running pipelines were at work. */
+static enum pipeline_state state_of(const struct pipeline *left, enum pipeline_state state) {
+  bool is_ready = state == PIPELINE_STARTING && !state_left()->live && outputs_left_readers(left->outputs);
+  return is_ready ? PIPELINE_RUNNING : state;
+}
+
+bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left) {
+  enum pipeline_state state = (unsigned)left->state >= PIPELINE_STOPPING ? left->before : left->state;
+  bool sound = (unsigned)state < PIPELINE_STOPPING && IMAGE_IS_FLAG(left->accounted) && IMAGE_IS_FLAG(left->begins_anew) &&
+               trouble_adopt(&pipeline->trouble, &left->trouble) && trouble_adopt(&pipeline->silence, &left->silence);
+  for (unsigned i = 0; i < PIPELINE_TOO_MANY && sound; i++) {
+    pipeline->quarantined[i] = left->quarantined[i];
+    sound = image_is_time(left->quarantined[i]);
+  }
+  if (sound) {
+    pipeline->was_late = state == PIPELINE_STARTING;
+    pipeline->accounted =
+        left->accounted && !state_left()->by_manager; /* a process that systemd starts does not go on stopping */
+    pipeline->continues_as = state_of(left, state);
+    pipeline->continues = pipeline->continues_as != PIPELINE_STARTING && (!left->begins_anew || state_left()->live);
+  }
+  return sound;
 }
 
 static void note_condemned(struct pipeline *pipeline, unsigned count) {
@@ -148,9 +95,9 @@ static struct flow *flow_of(void *context, unsigned producer) {
   return producer < inputs_seats(pipeline->inputs) ? session_road(inputs_session(pipeline->inputs, producer)) : NULL;
 }
 
-bool pipeline_take_outlet(struct pipeline *pipeline, struct codec *codec, struct failure *failure) {
+bool pipeline_adopt_outputs(struct pipeline *pipeline, const struct pipeline *left, struct failure *failure) {
   pipeline->now_condemned = inputs_condemned(pipeline->inputs, &pipeline->last_condemned);
   note_condemned(pipeline, pipeline->now_condemned);
-  return (!pipeline->outputs || outputs_take(pipeline->outputs, codec, flow_of, pipeline, failure)) &&
+  return (!pipeline->outputs || outputs_adopt(pipeline->outputs, left->outputs, flow_of, pipeline, failure)) &&
          inputs_taken(pipeline->inputs, failure);
 }

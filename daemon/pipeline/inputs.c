@@ -1,15 +1,9 @@
 #include "daemon/pipeline/private.h"
 
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "daemon/base/log.h"
 #include "daemon/base/rights.h"
-#include "daemon/client/detach.h"
-#include "daemon/measure/clock.h"
 #include "daemon/state/fd_store.h"
+#include "daemon/state/image.h"
+#include "daemon/state/state.h"
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
@@ -18,12 +12,9 @@ static bool inputs_out_of_memory(struct failure *failure) {
 }
 
 static bool open_source(struct inputs *inputs, bool inherits, struct failure *failure) {
-  if (inputs->continues) {
-    return true;
-  }
   const struct config_source *source = &inputs->config->source;
   if (source->endpoint == CONFIG_FILE) {
-    return endpoint_open_source(source, &inputs->endpoint, failure);
+    return inputs->continues || endpoint_open_source(source, &inputs->endpoint, failure);
   }
   if (!inherits) {
     inputs->listener = listener_open(inputs->config->name, source->path, &source->access, failure);
@@ -49,6 +40,11 @@ static void choose_alike(const struct session *first, struct session_setup *setu
   setup->stages.program = NULL;
 }
 
+static bool make_no_sense(const struct inputs *inputs, struct failure *failure) {
+  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the source of '%s' makes no sense",
+                     inputs->config->name);
+}
+
 static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setup, struct failure *failure) {
   struct session_setup session = setup->session;
   session.stages.graph = graph_choice(inputs->config->graph);
@@ -63,30 +59,26 @@ static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setu
     session.device_count = setup->places[i].count;
     inputs->seats[i].setup = &inputs->producer_setup;
     inputs->seats[i].client.fd = -1;
-    if (setup->codec) {
-      inputs_take_seat(&inputs->seats[i], setup->codec);
-      session.codec = setup->codec;
+    if (setup->left && !inputs_adopt_seat(inputs, &inputs->seats[i], &session)) {
+      return make_no_sense(inputs, failure);
     }
     inputs->seats[i].session = session_new(&session, failure);
     if (!inputs->seats[i].session) {
       return false;
     }
-    if (setup->codec && setup->codec->live) {
+    if (setup->left && state_left()->live) {
       inputs_revive_seat(&inputs->seats[i]);
     }
-    if (setup->codec && !inputs_seat_is_sound(&inputs->seats[i])) {
-      codec_break(setup->codec);
+    if (setup->left && !inputs_seat_is_sound(&inputs->seats[i])) {
+      return make_no_sense(inputs, failure);
     }
     choose_alike(inputs->seats[i].session, &session);
-  }
-  if (setup->codec) {
-    inputs_take_waiting(inputs, setup->codec);
   }
   return true;
 }
 
 struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *failure) {
-  struct inputs *inputs = calloc(1, sizeof *inputs);
+  struct inputs *inputs = image_new(IMAGE_INPUTS, sizeof *inputs);
   if (!inputs) {
     inputs_out_of_memory(failure);
     return NULL;
@@ -102,16 +94,14 @@ struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *fail
   inputs->welcome = hello_reply_of(inputs->config, gpu_chain_input(setup->session.stages.chain),
                                    gpu_chain_output(setup->session.stages.chain),
                                    inputs->config->sink.endpoint == CONFIG_REPLY ? NATIVE_BOTH : NATIVE_PRODUCER);
-  inputs->seats = calloc(inputs->count, sizeof *inputs->seats);
+  inputs->seats = image_new(IMAGE_PRODUCERS, inputs->count * sizeof *inputs->seats);
   if (!inputs->seats) {
     inputs_out_of_memory(failure);
     return inputs_free(inputs);
   }
-  if (setup->codec) {
-    inputs_take(inputs, setup->codec);
-  }
-  if (!open_source(inputs, setup->inherits, failure) || !make_sessions(inputs, setup, failure)) {
-    return setup->codec ? NULL : inputs_free(inputs); /* what was handed over stays as it is, for another try */
+  bool sound = !setup->left || inputs_adopt(inputs, setup->left) || make_no_sense(inputs, failure);
+  if (!sound || !open_source(inputs, setup->inherits, failure) || !make_sessions(inputs, setup, failure)) {
+    return setup->left ? NULL : inputs_free(inputs); /* what was handed over stays as it is, for another try */
   }
   return inputs;
 }
@@ -129,10 +119,8 @@ struct inputs *inputs_free(struct inputs *inputs) {
   inputs->handshakes = handshakes_close(inputs->handshakes);
   inputs->listener = listener_close(inputs->listener);
   endpoint_close(&inputs->endpoint);
-  free(inputs->visits);
-  free(inputs->seats);
-  free(inputs);
-  return NULL;
+  image_free(inputs->seats);
+  return image_free(inputs);
 }
 
 /* -- control --------------------------------------------------------------------------------------------------- */
@@ -279,109 +267,6 @@ void inputs_stop(struct inputs *inputs) {
   }
 }
 
-/* -- events ---------------------------------------------------------------------------------------------------- */
-
-static void on_not_read(const struct inputs *inputs, const struct producer *producer) {
-  log_event(
-      LOG_NOT_READ, inputs->config->name,
-      "producer pid %d (user %u) has read no result to its end for %d s, so that its frames wait: it has to read while it "
-      "sends, as framectl push does",
-      (int)producer->client.pid, (unsigned)producer->client.uid, SESSION_PATIENCE_S);
-}
-
-static void on_foreign(const struct inputs *inputs, const struct producer *producer, const struct session_event *event) {
-  bool is_client = inputs->config->source.endpoint == CONFIG_SOCKET;
-  char client[64];
-  snprintf(client, sizeof client, "producer pid %d (user %u)", (int)producer->client.pid, (unsigned)producer->client.uid);
-  log_event(LOG_FOREIGN, inputs->config->name,
-            "the first frame of %s begins like %s, and is taken as raw bytes all the same: is `protocol` of the source right?",
-            is_client ? client : inputs->config->source.path, event->text);
-}
-
-static void on_refused(const struct inputs *inputs, const struct session_event *event) {
-  log_event(LOG_REFUSED_FRAME, inputs->config->name,
-            "frame %" PRIu64 " of epoch %" PRIu64 " cannot be computed and is dropped as invalid: %s", event->frame.number,
-            event->frame.epoch, event->text);
-}
-
-static struct producer *seat_of(struct inputs *inputs, const struct session *session) {
-  unsigned i = 0;
-  while (inputs->seats[i].session != session) {
-    i++;
-  }
-  return &inputs->seats[i];
-}
-
-/* A file of which nothing more can be read before its end. */
-static void note_end(struct inputs *inputs, const struct session_event *event) {
-  if (inputs->config->source.endpoint == CONFIG_FILE && event->reason != DETACH_END && event->reason != DETACH_STOPPED) {
-    trouble_note(&inputs->trouble, clock_now(), "mend the file or name another one, and reload", "reading '%s' has ended: %s",
-                 inputs->config->source.path, event->text);
-  }
-}
-
-static void on_detached(struct inputs *inputs, struct producer *producer, const struct session_event *event) {
-  detach_log(inputs->config, event, &producer->client, &inputs->refusals);
-  detach_tell(inputs->config, event, &producer->client, producer->shares);
-  note_end(inputs, event);
-  producer->client.fd = -1;
-  inputs_count_producer(inputs, producer, false);
-  if (!producer->shares) {
-    quota_release(&producer->charge);
-  }
-  if (producer->shares) {
-    producer_renew(producer);
-  } else if (!inputs->closed && inputs->config->source.endpoint == CONFIG_SOCKET) {
-    inputs_seat_next(inputs, producer);
-  } else if (!inputs->closed && inputs->endpoint.kind == ENDPOINT_FIFO) {
-    inputs_await_next_writer(inputs);
-  } else {
-    inputs->ended = true;
-  }
-  rights_close(event->fd);
-  fd_store_mark();
-}
-
-/* What it told may be from before it was resumed and held again: then it is asked once more. */
-static void on_idle(const struct inputs *inputs, struct producer *producer) {
-  struct session_view view;
-  session_read(producer->session, &view);
-  producer->idle = view.ledger.in_flight == 0 || (inputs->leaves_partial && view.ledger.in_flight == 1);
-  if (!producer->idle && !inputs->stops) {
-    session_hold(producer->session, inputs->for_readers);
-  }
-}
-
-void inputs_on_event(struct inputs *inputs, const struct session_event *event) {
-  struct producer *producer = seat_of(inputs, event->session);
-  switch (event->kind) {
-  case SESSION_DETACHED:
-    on_detached(inputs, producer, event);
-    break;
-  case SESSION_IDLE:
-    on_idle(inputs, producer);
-    break;
-  case SESSION_STOPPED:
-    producer->stopped = true;
-    break;
-  case SESSION_NOT_READ:
-    on_not_read(inputs, producer);
-    break;
-  case SESSION_FOREIGN:
-    on_foreign(inputs, producer, event);
-    break;
-  case SESSION_REFUSED:
-    on_refused(inputs, event);
-    break;
-  case SESSION_CHANGED:
-    producer->changing = false;
-    break;
-  case SESSION_HELD:
-  case SESSION_GPU_FAULT:
-    break;
-  }
-}
-
 /* -- other stages ---------------------------------------------------------------------------------------------- */
 
 bool inputs_take_labels(struct inputs *inputs, const struct gpu_chain *chain) {
@@ -468,13 +353,6 @@ bool inputs_stopped(const struct inputs *inputs) {
 bool inputs_ended(const struct inputs *inputs) { return inputs->ended; }
 
 unsigned inputs_seats(const struct inputs *inputs) { return inputs->count; }
-
-void inputs_count_producer(struct inputs *inputs, const struct producer *producer, bool comes) {
-  const struct engine_place *place = &inputs->places[producer - inputs->seats];
-  for (unsigned i = 0; i < place->count; i++) {
-    *place->on[i].producers += comes ? 1U : UINT_MAX;
-  }
-}
 
 struct session *inputs_session(const struct inputs *inputs, unsigned producer) {
   return inputs->seats[producer].session;

@@ -25,7 +25,7 @@ struct inputs_setup {
   struct lane **sink_lanes;          /* and for its own sink, if it replies and that is on another one: else NULL */
   const struct engine_place *places; /* a device for each seat; outlives the inputs */
   bool inherits;                     /* the listener comes later, from other inputs */
-  struct codec *codec;               /* what a process before this one left of it; NULL: nothing */
+  const struct inputs *left;         /* where they lay in the process before, which left them; NULL: nowhere */
 };
 
 /* Makes the sessions and opens the source. Set-up thread; NULL on error. */
@@ -55,8 +55,8 @@ void inputs_stop(struct inputs *inputs); /* for good: nothing else is posted to 
 /* Takes note of an event of one of its sessions; the descriptor of a DETACHED one is closed. */
 void inputs_on_event(struct inputs *inputs, const struct session_event *event);
 
-/* Writes the inputs to the codec, while no lane runs. */
-void inputs_put(struct inputs *inputs, struct codec *codec);
+/* Has the next process get their descriptors; `live`: should this one be killed. */
+void inputs_keep(const struct inputs *inputs, bool live);
 /* Frames of its sessions that are on that device (NO_DEVICE: on any), and what is said of them: see session_suspect(). */
 unsigned inputs_running(const struct inputs *inputs, unsigned device);
 void inputs_suspect(struct inputs *inputs, bool failed, unsigned device, bool alone);

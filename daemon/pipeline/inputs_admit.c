@@ -11,7 +11,7 @@
 #include "daemon/base/rights.h"
 #include "daemon/measure/clock.h"
 #include "daemon/pipeline/private.h"
-#include "daemon/state/fd_store.h"
+#include "daemon/state/fd_table.h"
 
 /* The first on the device with the fewest producers. */
 static struct producer *free_seat(struct inputs *inputs) {
@@ -76,13 +76,20 @@ static void refuse_one_more(struct inputs *inputs, const struct client *client) 
   producer_refuse(inputs, client, NATIVE_E_BUSY, problem);
 }
 
+void inputs_count_producer(struct inputs *inputs, const struct producer *producer, bool comes) {
+  const struct engine_place *place = &inputs->places[producer - inputs->seats];
+  for (unsigned i = 0; i < place->count; i++) {
+    *place->on[i].producers += comes ? 1U : UINT_MAX;
+  }
+}
+
 void inputs_seat_down(struct inputs *inputs, struct producer *producer, const struct client *client) {
   struct session_view view;
   session_read(producer->session, &view);
   producer->client = *client;
   inputs_count_producer(inputs, producer, true);
   producer->frames_before = view.ledger.in;
-  fd_store_mark();
+  fd_table_mark();
   if (inputs->config->source.endpoint == CONFIG_SOCKET) {
     char name[CLIENT_NAME];
     log_event(LOG_CONNECTED, inputs->config->name, "producer pid %d (user %u) connected%s", (int)client->pid,
@@ -105,7 +112,7 @@ static void producer_wait(struct inputs *inputs, const struct client *client) {
   memmove(inputs->waiting + 1, inputs->waiting, inputs->waiting_count * sizeof *inputs->waiting);
   inputs->waiting[0] = *client;
   inputs->waiting_count++;
-  fd_store_mark();
+  fd_table_mark();
 }
 
 /* Until the seat has memory that nobody has used. */
@@ -163,7 +170,7 @@ static void producer_or_refuse(struct inputs *inputs, const struct client *clien
     sit_down_or_refuse(inputs, producer, client);
   } else if (inputs->waiting_count < MOST_WAITING && live_producers(inputs) < seats_left(inputs)) {
     inputs->waiting[inputs->waiting_count++] = *client;
-    fd_store_mark();
+    fd_table_mark();
   } else {
     refuse_one_more(inputs, client);
   }
@@ -209,7 +216,7 @@ void inputs_seat_next(struct inputs *inputs, struct producer *producer) {
 /* The seat's session has other memory than the last client's, or none for now. */
 void inputs_on_renewed(void *context, struct producer *producer) {
   struct inputs *inputs = context;
-  fd_store_mark();
+  fd_table_mark();
   if (producer->stopped) { /* told again, and whoever hears it may free all of this */
     inputs->listen(inputs->context, &(struct session_event){.kind = SESSION_STOPPED, .session = producer->session});
     return;

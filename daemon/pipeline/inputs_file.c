@@ -9,7 +9,7 @@
 #include "daemon/base/log.h"
 #include "daemon/measure/clock.h"
 #include "daemon/pipeline/private.h"
-#include "daemon/state/fd_store.h"
+#include "daemon/state/fd_table.h"
 
 enum { RETRY_MS = 1000, DISCARD = 64 * 1024, DISCARDS_A_TURN = 64 };
 
@@ -43,7 +43,7 @@ static void on_discarded(struct inputs *inputs) {
   inputs->fifo = loop_watch_close(inputs->fifo);
   inputs_await_next_writer(inputs);
   close(fd);
-  fd_store_mark();
+  fd_table_mark();
 }
 
 static void on_writer(void *context) {
@@ -68,7 +68,7 @@ bool inputs_follow_name(struct inputs *inputs) {
   endpoint_close(&inputs->endpoint);
   inputs->discards = false; /* nobody comes through the new one whose frames are not whole */
   inputs_await_next_writer(inputs);
-  fd_store_mark();
+  fd_table_mark();
   return true;
 }
 

@@ -1,68 +1,32 @@
 /*
- * The inputs of a pipeline through a codec: their listener, the seats with their producers and sessions, and whoever is on the
+ * How the inputs of a pipeline go on in the next process: the seats with their producers and sessions, and whoever is on the
  * way to a seat. A producer keeps its connection, and a descriptor that the session was never told of is handed to it as any
  * other.
  */
-#include <string.h>
-
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
 #include "daemon/pipeline/private.h"
+#include "daemon/state/fd_table.h"
+#include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
-/* -- both ways ----------------------------------------------------------------------------------------------------- */
-
-static void pass_intake(struct inputs *inputs, struct codec *codec) {
-  unsigned kind = inputs->endpoint.kind;
-  CODEC_PASS(codec, inputs->refusals.count);
-  CODEC_PASS(codec, inputs->ended);
-  CODEC_PASS(codec, inputs->discards);
-  CODEC_PASS(codec, inputs->welcome.session);
-  trouble_pass(&inputs->trouble, codec);
-  struct listener *listener = listener_pass(inputs->listener, codec);
-  codec_pass_below(codec, &kind, ENDPOINT_FIFO + 1);
-  codec_pass_descriptor(codec, &inputs->endpoint.fd);
-  if (!codec->writing) { /* else a worker thread that prepares a reload may be looking */
-    inputs->listener = listener;
-    inputs->endpoint.kind = (enum endpoint_kind)kind;
-  }
-}
-
-static void pass_seat(struct producer *producer, struct codec *codec) {
-  client_pass(&producer->client, codec);
-  CODEC_PASS(codec, producer->frames_before);
-  CODEC_PASS(codec, producer->shares);
-  CODEC_PASS(codec, producer->used);
-}
-
-static void pass_waiting(struct inputs *inputs, struct codec *codec) {
-  codec_pass_below(codec, &inputs->waiting_count, MOST_WAITING + 1);
-  for (unsigned i = 0; i < inputs->waiting_count; i++) {
-    client_pass(&inputs->waiting[i], codec);
-  }
-}
-
-/* -- out ------------------------------------------------------------------------------------------------------------ */
+/* -- before the end ------------------------------------------------------------------------------------------------ */
 
 /* A worker thread may be at the memory of a seat that gets other memory; the next process makes that anew. */
-static void put_seat(struct producer *producer, struct codec *codec) {
-  bool memory = !producer->renewing && !producer->lost;
-  struct producer put = {.client = producer->client,
-                         .frames_before = producer->frames_before,
-                         .shares = producer->shares,
-                         .used = producer->used && memory};
-  pass_seat(&put, codec);
-  session_put(producer->session, codec, memory);
-}
+static bool has_memory(const struct producer *producer) { return !producer->renewing && !producer->lost; }
 
-void inputs_put(struct inputs *inputs, struct codec *codec) {
-  pass_intake(inputs, codec);
+/* What is being said now is not for another process. */
+void inputs_keep(const struct inputs *inputs, bool live) {
+  fd_table_want(inputs->endpoint.fd);
+  handshakes_keep(live ? NULL : inputs->handshakes);
   for (unsigned i = 0; i < inputs->count; i++) {
-    put_seat(&inputs->seats[i], codec);
+    fd_table_want(inputs->seats[i].client.fd);
+    if (has_memory(&inputs->seats[i])) {
+      session_keep(inputs->seats[i].session);
+    }
   }
-  pass_waiting(inputs, codec);
-  if (!codec->live) { /* what is being said now is not for another process */
-    handshakes_pass(inputs->handshakes, codec);
+  for (unsigned i = 0; i < inputs->waiting_count; i++) {
+    fd_table_want(inputs->waiting[i].fd);
   }
 }
 
@@ -82,12 +46,43 @@ void inputs_suspect(struct inputs *inputs, bool failed, unsigned device, bool al
 
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
-void inputs_take(struct inputs *inputs, struct codec *codec) {
+bool inputs_adopt(struct inputs *inputs, const struct inputs *address) {
+  const struct inputs *left = inputs->left = image_left_at(address, IMAGE_INPUTS, sizeof *left);
+  bool sound = left && (unsigned)left->endpoint.kind <= ENDPOINT_FIFO && IMAGE_IS_FLAG(left->ended) &&
+               IMAGE_IS_FLAG(left->closed) && IMAGE_IS_FLAG(left->discards) && left->waiting_count <= MOST_WAITING &&
+               trouble_adopt(&inputs->trouble, &left->trouble);
+  if (!sound) {
+    return false;
+  }
   inputs->continues = true;
-  pass_intake(inputs, codec);
+  inputs->left_handshakes = left->handshakes;
+  inputs->refusals.count = left->refusals.count;
+  inputs->welcome.session = left->welcome.session;
+  inputs->ended = left->ended && !left->closed;
+  inputs->discards = left->discards;
+  inputs->endpoint = (struct endpoint){.kind = left->endpoint.kind, .fd = fd_table_take(left->endpoint.fd)};
+  for (unsigned i = 0; i < left->waiting_count && sound; i++) {
+    struct client *client = &inputs->waiting[inputs->waiting_count];
+    sound = client_adopt(client, &left->waiting[i]);
+    inputs->waiting_count += client->fd >= 0;
+  }
+  return sound;
 }
 
-void inputs_take_seat(struct producer *producer, struct codec *codec) { pass_seat(producer, codec); }
+bool inputs_adopt_seat(const struct inputs *inputs, struct producer *producer, struct session_setup *session) {
+  const struct producer *seats = image_left_at(inputs->left->seats, IMAGE_PRODUCERS, inputs->count * sizeof *seats);
+  const struct producer *left = seats ? &seats[producer - inputs->seats] : NULL;
+  bool sound = left && IMAGE_IS_FLAG(left->renewing) && IMAGE_IS_FLAG(left->lost) && IMAGE_IS_FLAG(left->shares) &&
+               IMAGE_IS_FLAG(left->used) && client_adopt(&producer->client, &left->client);
+  if (sound) {
+    session->left = left->session;
+    session->left_memory = has_memory(left);
+    producer->frames_before = left->frames_before;
+    producer->shares = left->shares;
+    producer->used = left->used && session->left_memory;
+  }
+  return sound;
+}
 
 /* Whether what was read of the seat's producer fits what its session has. */
 bool inputs_seat_is_sound(const struct producer *producer) {
@@ -138,7 +133,7 @@ static void seat_cut(struct inputs *inputs, struct producer *producer) {
 /* Whether the FIFO may hold the rest of a frame that the killed process had begun to read. */
 static bool is_amid(const struct inputs *inputs) {
   enum session_revival revival = session_revival(inputs->seats[0].session);
-  return inputs->endpoint.kind == ENDPOINT_FIFO && (revival == SESSION_CUT || revival == SESSION_FOLLOWED);
+  return inputs->endpoint.kind == ENDPOINT_FIFO && revival == SESSION_CUT;
 }
 
 void inputs_cut(struct inputs *inputs) {
@@ -149,11 +144,6 @@ void inputs_cut(struct inputs *inputs) {
       seat_cut(inputs, &inputs->seats[i]);
     }
   }
-}
-
-void inputs_take_waiting(struct inputs *inputs, struct codec *codec) {
-  pass_waiting(inputs, codec);
-  inputs->visits = codec->live ? NULL : handshakes_pass(NULL, codec);
 }
 
 bool inputs_taken(const struct inputs *inputs, struct failure *failure) {
@@ -215,8 +205,7 @@ void inputs_continue(struct inputs *inputs) {
     continue_seat(inputs, &inputs->seats[i]);
   }
   if (inputs->handshakes) {
-    handshakes_receive_again(inputs->handshakes, inputs->visits);
-    inputs->visits = NULL;
+    handshakes_adopt(inputs->handshakes, inputs->left_handshakes);
   }
   for (unsigned i = 0; i < inputs->count && inputs->config->source.endpoint == CONFIG_SOCKET; i++) {
     inputs_seat_next(inputs, &inputs->seats[i]);

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -13,6 +12,8 @@
 #include "daemon/client/acceptor.h"
 #include "daemon/measure/clock.h"
 #include "daemon/state/fd_store.h"
+#include "daemon/state/fd_table.h"
+#include "daemon/state/image.h"
 
 #define HELLO_TIMEOUT (INT64_C(10000) * NS_PER_MS)
 
@@ -66,14 +67,14 @@ static bool outputs_make(struct outputs *outputs, const struct outputs_setup *se
   if (!outputs->sink) {
     return false;
   }
-  if (setup->inherits || setup->continues) {
-    return true;
+  if (outputs_is_socket(outputs)) {
+    return setup->inherits || open_listener(outputs, failure);
   }
-  return outputs_is_socket(outputs) ? open_listener(outputs, failure) : outputs_open_file(outputs, NULL, failure);
+  return setup->inherits || setup->continues || outputs_open_file(outputs, NULL, failure);
 }
 
 struct outputs *outputs_new(const struct outputs_setup *setup, struct failure *failure) {
-  struct outputs *outputs = calloc(1, sizeof *outputs);
+  struct outputs *outputs = image_new(IMAGE_OUTPUTS, sizeof *outputs);
   if (!outputs) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for the sink of a pipeline");
     return NULL;
@@ -101,9 +102,7 @@ struct outputs *outputs_free(struct outputs *outputs) {
   outputs->listener = listener_close(outputs->listener);
   outputs_end_file(outputs);
   endpoint_close(&outputs->endpoint);
-  free(outputs->visits);
-  free(outputs);
-  return NULL;
+  return image_free(outputs);
 }
 
 struct sink *outputs_sink(const struct outputs *outputs) {
@@ -206,8 +205,7 @@ static bool outputs_go_on(struct outputs *outputs) {
   outputs_charge_again(outputs);
   sink_continue(outputs->sink);
   if (outputs->handshakes) {
-    handshakes_receive_again(outputs->handshakes, outputs->visits);
-    outputs->visits = NULL;
+    handshakes_adopt(outputs->handshakes, outputs->left_handshakes);
   }
   return true;
 }
@@ -285,11 +283,11 @@ static void on_detached(struct outputs *outputs, const struct sink_event *event)
   say_farewell(outputs, event);
   reader_free(place->reader);
   outputs_let_go(outputs, place, event->code != 0);
-  fd_store_mark();
   if (goes_on) {
     return;
   }
   if (!is_file || outputs->file.index < 0) { /* a segment is still to be finished */
+    fd_table_leave(event->fd);
     rights_close(event->fd);
     outputs->endpoint.fd = -1;
   }

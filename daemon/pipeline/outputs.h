@@ -13,7 +13,6 @@
 #include "daemon/measure/trouble.h"
 #include "daemon/session/session.h"
 #include "daemon/sink/sink.h"
-#include "daemon/state/codec.h"
 
 struct outputs;
 
@@ -25,7 +24,7 @@ struct outputs_setup {
   struct sink_setup sink;
   outputs_lend *lend;
   struct quota *quota; /* of all users */
-  bool continues;      /* everything comes from the process before: see outputs_take() */
+  bool continues;      /* everything comes from the process before: see outputs_adopt() */
   bool inherits; /* the listener or the file is other outputs' for now: see outputs_give_listener(), outputs_open_file() */
 };
 
@@ -36,10 +35,13 @@ bool outputs_open_file(struct outputs *outputs, const struct outputs *before, st
 /* After outputs_close(), and after it stopped or before the start. Set-up thread. NULL is fine; returns NULL. */
 struct outputs *outputs_free(struct outputs *outputs);
 
-/* Writes the outputs to the codec, while no lane runs, and reads them from there, once the sessions are there. Set-up thread.
- */
-void outputs_put(struct outputs *outputs, struct codec *codec);
-bool outputs_take(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context, struct failure *failure);
+/* Has the next process get their descriptors; `live`: should this one be killed. */
+void outputs_keep(const struct outputs *outputs, bool live);
+/* Takes the outputs that lay at that address in the process before, once the sessions are there. Set-up thread. */
+bool outputs_adopt(struct outputs *outputs, const struct outputs *address, sink_road *flow, void *context,
+                   struct failure *failure);
+/* Whether those have readers, or clients that are about to be some; a file counts as one. */
+bool outputs_left_readers(const struct outputs *address);
 
 /* -- control loop ---------------------------------------------------------------------------------------------- */
 

@@ -1,10 +1,9 @@
 /*
- * The outputs of a pipeline through a codec: their listener or file, the readers, each at the byte where it is, and the sink's
- * results. It is put after the sessions whose results these are.
+ * How the outputs of a pipeline go on in the next process: their file, the readers, each at the byte where it is, and the
+ * sink's results, after the sessions whose results these are.
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,125 +12,76 @@
 #include "daemon/base/rights.h"
 #include "daemon/pipeline/private.h"
 #include "daemon/sink/results.h"
-#include "daemon/state/fd_store.h"
+#include "daemon/state/fd_table.h"
 #include "daemon/state/state.h"
 
-static void pass_outlet(struct outputs *outputs, struct codec *codec) {
-  unsigned kind = outputs->endpoint.kind;
-  CODEC_PASS(codec, outputs->refusals.count);
-  CODEC_PASS(codec, outputs->missed);
-  CODEC_PASS(codec, outputs->ended);
-  CODEC_PASS(codec, outputs->awaits_end);
-  CODEC_PASS(codec, outputs->welcome.session);
-  trouble_pass(&outputs->trouble, codec);
-  struct listener *listener = listener_pass(outputs->listener, codec);
-  codec_pass_below(codec, &kind, ENDPOINT_FIFO + 1);
-  codec_pass_descriptor(codec, &outputs->endpoint.fd);
-  if (!codec->writing) { /* else a worker thread that prepares a reload may be looking */
-    outputs->listener = listener;
-    outputs->endpoint.kind = (enum endpoint_kind)kind;
-  }
-}
+enum { MOST_READERS = 1 << 16 };
 
-static void pass_who(struct reader_entry *place, struct codec *codec) {
-  CODEC_PASS(codec, place->pid);
-  CODEC_PASS(codec, place->uid);
-  codec_pass(codec, place->process, sizeof place->process);
-  place->process[sizeof place->process - 1] = '\0';
-  codec_pass_time(codec, &place->since);
-}
-
-void outputs_put(struct outputs *outputs, struct codec *codec) {
-  unsigned count = 0;
-  uint64_t sink = image_name(outputs->sink);
-  pass_outlet(outputs, codec);
-  CODEC_PASS(codec, sink);
+/* What is being said now is not for another process. */
+void outputs_keep(const struct outputs *outputs, bool live) {
+  fd_table_want(outputs->endpoint.fd);
+  handshakes_keep(live ? NULL : outputs->handshakes);
   for (const struct reader_entry *place = outputs->places; place; place = place->next) {
-    count += codec->live || !reader_has_gone(place->reader);
-  }
-  CODEC_PASS(codec, count);
-  for (struct reader_entry *place = outputs->places; place; place = place->next) {
-    if (codec->live || !reader_has_gone(place->reader)) { /* only the lane may ask that of its own */
-      bool shares = place->control.fd >= 0;
-      uint64_t reader = image_name(place->reader);
-      pass_who(place, codec);
-      CODEC_PASS(codec, reader);
-      codec_pass_descriptor(codec, &place->reader->fd);
-      CODEC_PASS(codec, shares);
-      if (shares) {
-        codec_pass_descriptor(codec, &place->control.fd);
-      }
-    }
-  }
-  if (!codec->live) {
-    handshakes_pass(outputs->handshakes, codec);
+    fd_table_want(place->reader->fd);
+    fd_table_want(place->control.fd);
   }
 }
 
 /* The control memory of a reader that has results in shared memory. */
-static bool take_control(const struct outputs *outputs, struct reader_entry *place, uint64_t name, int fd) {
+static bool take_control(const struct outputs *outputs, struct reader_entry *place, const struct reader *left, int fd) {
   struct failure failure;
   char text[96];
   snprintf(text, sizeof text, "framed:%s.reader:control", outputs->config->name);
   return arena_adopt(&place->control, text, NATIVE_CONTROL, fd, NULL, &failure) &&
          reader_share(place->reader, (struct native_control *)place->control.base, 0) &&
-         reader_adopt_loans(place->reader, name);
+         reader_adopt_loans(place->reader, left);
 }
 
 /* A reader that cannot go on leaves its descriptor behind. */
-static bool reader_entry_take(struct outputs *outputs, struct reader_entry *place, struct codec *codec, sink_road *flow,
-                              void *context) {
+static void adopt_reader(struct outputs *outputs, struct reader_entry *place, const struct reader_entry *left, sink_road *flow,
+                         void *context) {
   struct sink *sink = outputs->sink;
-  uint64_t name = 0, torn = 0;
-  bool shares = false, cut = true;
-  int fd = -1, control = -1;
-  pass_who(place, codec);
-  CODEC_PASS(codec, name);
-  codec_pass_descriptor(codec, &fd);
-  CODEC_PASS(codec, shares);
-  if (shares) {
-    codec_pass_descriptor(codec, &control);
+  const struct reader *reader = reader_left(left->reader);
+  uint64_t torn = 0;
+  bool cut = true;
+  int fd = reader ? fd_table_take(reader->fd) : -1;
+  if (fd >= 0) {
+    place->reader = sink->operations->is_file ? reader_adopt_file(sink, reader, fd, &torn)
+                                              : reader_adopt(sink, reader, fd, flow, context, &cut);
   }
-  if (fd >= 0 && !codec->broken) {
-    place->reader = sink->operations->is_file ? reader_adopt_file(sink, name, fd, &torn)
-                                              : reader_adopt(sink, name, fd, flow, context, &cut);
-  }
-  outputs->cut = codec->live ? torn : 0;
-  if (place->reader && shares && !take_control(outputs, place, name, control)) {
-    control = -1; /* the arena's, or closed */
+  outputs->cut = state_left()->live ? torn : 0;
+  if (place->reader && left->control.fd >= 0 && !take_control(outputs, place, reader, fd_table_take(left->control.fd))) {
     arena_drop(&place->control);
     place->reader = reader_free(place->reader);
     cut = true;
   }
-  if (!place->reader) {
-    outputs->cut_off += cut && fd >= 0;
+  if (!place->reader && fd >= 0) {
+    outputs->cut_off += cut;
     rights_close(fd);
-    return codec->live;
   }
-  return true;
 }
 
-static void take_readers(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context) {
-  unsigned count = 0;
-  CODEC_PASS(codec, count);
-  for (unsigned i = 0; i < count && !codec->broken; i++) {
-    struct reader_entry *place = calloc(1, sizeof *place);
-    if (!place) {
-      codec_break(codec);
-      return;
+static bool adopt_readers(struct outputs *outputs, const struct reader_entry *address, sink_road *flow, void *context) {
+  const struct reader_entry *left = image_left_at(address, IMAGE_PLACE, sizeof *left);
+  for (unsigned i = 0; left && i < MOST_READERS; i++) {
+    struct reader_entry *place = image_new(IMAGE_PLACE, sizeof *place);
+    if (!place || !image_is_time(left->since)) {
+      image_free(place);
+      return false;
     }
-    place->control = ARENA_NONE;
-    if (!reader_entry_take(outputs, place, codec, flow, context)) {
-      codec_break(codec);
+    *place = (struct reader_entry){.pid = left->pid, .uid = left->uid, .since = left->since, .control = ARENA_NONE};
+    memcpy(place->process, left->process, sizeof place->process - 1);
+    adopt_reader(outputs, place, left, flow, context);
+    if (place->reader) {
+      outputs_add(outputs, place);
+      place->reader->next = outputs->sink->continuing;
+      outputs->sink->continuing = place->reader;
+    } else {
+      image_free(place);
     }
-    if (!place->reader) {
-      free(place);
-      continue;
-    }
-    outputs_add(outputs, place);
-    place->reader->next = outputs->sink->continuing;
-    outputs->sink->continuing = place->reader;
+    left = image_left_at(left->next, IMAGE_PLACE, sizeof *left);
   }
+  return !left;
 }
 
 /* What is open stays what it was. Of standard output and its like, whose kind says too little, nobody changes what they are. */
@@ -144,13 +94,13 @@ static void keep_kind(const struct outputs *outputs) {
 }
 
 /* Readers that are in the middle of a result have their room by now. */
-static void take_rooms(struct outputs *outputs, struct codec *codec) {
+static bool bring_rooms(struct outputs *outputs) {
   struct failure failure;
+  bool all = true;
   for (struct reader_entry *place = outputs->places; place; place = place->next) {
-    if (!reader_bring_room(place->reader, &failure)) {
-      codec_break(codec);
-    }
+    all = all && reader_bring_room(place->reader, &failure);
   }
+  return all;
 }
 
 /* -- segments ----------------------------------------------------------------------------------------------------------- */
@@ -179,25 +129,47 @@ void outputs_find_index(struct outputs *outputs) {
   }
 }
 
-bool outputs_take(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context, struct failure *failure) {
-  uint64_t name = 0;
+static const struct outputs *outputs_left(const struct outputs *address) {
+  const struct outputs *left = image_left_at(address, IMAGE_OUTPUTS, sizeof *left);
+  bool sound =
+      left && (unsigned)left->endpoint.kind <= ENDPOINT_FIFO && IMAGE_IS_FLAG(left->ended) && IMAGE_IS_FLAG(left->awaits_end);
+  return sound ? left : NULL;
+}
+
+bool outputs_left_readers(const struct outputs *address) {
+  const struct outputs *left = outputs_left(address);
+  return left && (left->places || handshakes_left(left->handshakes));
+}
+
+/* After a kill its reader, if it had one, may be gone; a regular file goes on by its name. */
+static bool adopt_ends(struct outputs *outputs, const struct outputs *left, struct failure *failure) {
+  bool is_fifo = left->endpoint.kind == ENDPOINT_FIFO, is_socket = outputs_is_socket(outputs);
+  bool is_lost = state_left()->live && outputs->count == 0 && (is_fifo || (!is_socket && outputs->endpoint.fd < 0));
+  bool is_named = is_lost && left->endpoint.kind == ENDPOINT_FILE && !left->ended;
+  outputs->refusals.count = left->refusals.count;
+  outputs->missed = left->missed;
+  outputs->welcome.session = left->welcome.session;
+  outputs->awaits_end = left->awaits_end || (is_lost && is_fifo);
+  outputs->ended = left->ended || (is_lost && !is_fifo && !is_named);
+  outputs->left_handshakes = left->handshakes;
+  return trouble_adopt(&outputs->trouble, &left->trouble) && (!is_named || outputs_open_file(outputs, NULL, failure));
+}
+
+bool outputs_adopt(struct outputs *outputs, const struct outputs *address, sink_road *flow, void *context,
+                   struct failure *failure) {
+  const struct outputs *left = outputs_left(address);
+  const struct sink *sink = left ? sink_left(left->sink) : NULL;
   outputs->continues = true;
-  pass_outlet(outputs, codec);
-  keep_kind(outputs);
-  CODEC_PASS(codec, name);
-  const struct sink *left = sink_left(name);
-  if (!left || !sink_adopt(outputs->sink, left, flow, context)) {
-    codec_break(codec);
+  if (sink) {
+    outputs->endpoint = (struct endpoint){.kind = left->endpoint.kind, .fd = fd_table_take(left->endpoint.fd)};
+    keep_kind(outputs);
   }
-  take_readers(outputs, codec, flow, context);
-  take_rooms(outputs, codec);
+  bool sound = sink && sink_adopt(outputs->sink, sink, flow, context) && adopt_readers(outputs, left->places, flow, context) &&
+               bring_rooms(outputs);
   outputs_find_index(outputs);
-  outputs->visits = codec->live ? NULL : handshakes_pass(NULL, codec);
-  outputs->awaits_end |= codec->live && outputs->endpoint.kind == ENDPOINT_FIFO && outputs->count == 0;
-  outputs->ended |= codec->live && outputs->endpoint.kind != ENDPOINT_FIFO && !outputs->listener && outputs->count == 0 &&
-                    outputs->endpoint.fd < 0;
-  return !codec->broken || failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
-                                       "what was handed over of the readers of '%s' makes no sense", outputs->config->name);
+  return (sound && adopt_ends(outputs, left, failure)) ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the readers of '%s' makes no sense",
+                     outputs->config->name);
 }
 
 /* -- a file and its name ------------------------------------------------------------------------------------------------ */
@@ -237,5 +209,5 @@ void outputs_follow_name(struct outputs *outputs) {
   close(reader->fd);
   reader->fd = outputs->file.fd = anew.fd;
   reader->continues = false; /* the reader begins at the end of the new file */
-  fd_store_mark();
+  fd_table_mark();
 }

@@ -8,7 +8,6 @@
  */
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,13 +15,14 @@
 #include "daemon/base/rights.h"
 #include "daemon/frame/flow.h"
 #include "daemon/pipeline/private.h"
-#include "daemon/state/fd_store.h"
+#include "daemon/state/fd_table.h"
+#include "daemon/state/image.h"
 
 void outputs_add(struct outputs *outputs, struct reader_entry *place) {
   place->next = outputs->places;
   outputs->places = place;
   outputs->count++;
-  fd_store_mark();
+  fd_table_mark();
 }
 
 struct reader_entry *outputs_remove(struct outputs *outputs, const struct reader *reader) {
@@ -111,14 +111,14 @@ void outputs_charge_again(struct outputs *outputs) {
 /* Gives the sink a descriptor; it stays the caller's on failure, and so does what its user was charged with. */
 bool outputs_attach(struct outputs *outputs, const struct client *client, const struct quota_charge *charge,
                     struct failure *failure) {
-  struct reader_entry *place = calloc(1, sizeof *place);
+  struct reader_entry *place = image_new(IMAGE_PLACE, sizeof *place);
   if (!place) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for one more reader");
   }
   place->reader = reader_new(outputs->sink, client->fd, failure);
   if (!place->reader || !reader_bring_room(place->reader, failure)) {
     reader_free(place->reader);
-    free(place);
+    image_free(place);
     return false;
   }
   if (outputs->file.index >= 0) {
@@ -190,7 +190,7 @@ static void reader_forget(struct reader_entry *place, bool leaves_memory) {
     arena_give_up(&place->control);
   }
   quota_release(&place->charge);
-  free(place);
+  image_free(place);
 }
 
 static void on_lingered(void *context) {

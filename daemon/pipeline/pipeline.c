@@ -7,6 +7,7 @@
 #include "daemon/base/log.h"
 #include "daemon/pipeline/placement.h"
 #include "daemon/pipeline/private.h"
+#include "daemon/state/image.h"
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
@@ -59,7 +60,7 @@ static bool pipeline_place(struct pipeline *pipeline, struct failure *failure) {
 
 struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct config_pipeline *config,
                               struct failure *failure) {
-  struct pipeline *pipeline = calloc(1, sizeof *pipeline);
+  struct pipeline *pipeline = image_new(IMAGE_PIPELINE, sizeof *pipeline);
   if (!pipeline) {
     pipeline_out_of_memory(failure);
     return NULL;
@@ -146,7 +147,7 @@ static bool make_record(struct pipeline *pipeline, struct failure *failure) {
   return pipeline->recorder;
 }
 
-static bool make_intake(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance, struct codec *codec,
+static bool make_intake(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance, const struct inputs *left,
                         struct failure *failure) {
   const struct inputs_setup setup = {.loop = pipeline->setup.loop,
                                      .session = {.config = pipeline->config,
@@ -162,19 +163,21 @@ static bool make_intake(struct pipeline *pipeline, const struct pipeline_inherit
                                      .sink_lanes = pipeline->sink_lanes,
                                      .places = pipeline->places,
                                      .inherits = inheritance->source,
-                                     .codec = codec};
+                                     .left = left};
   pipeline->inputs = inputs_new(&setup, failure);
   return pipeline->inputs;
 }
 
 bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance, struct failure *failure) {
-  if (inheritance->codec) {
-    pipeline_take(pipeline, inheritance->codec);
+  const struct pipeline *left = image_left_at(inheritance->left, IMAGE_PIPELINE, sizeof *left);
+  if (inheritance->left && !(left && pipeline_adopt(pipeline, left))) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of '%s' makes no sense",
+                       pipeline->config->name);
   }
-  struct codec *codec = pipeline->continues ? inheritance->codec : NULL;
   return find_devices(pipeline, failure) && make_outlet(pipeline, inheritance->sink, failure) &&
-         make_record(pipeline, failure) && make_intake(pipeline, inheritance, codec, failure) &&
-         (!codec || pipeline_take_outlet(pipeline, codec, failure));
+         make_record(pipeline, failure) &&
+         make_intake(pipeline, inheritance, pipeline->continues ? left->inputs : NULL, failure) &&
+         (!pipeline->continues || pipeline_adopt_outputs(pipeline, left, failure));
 }
 
 static bool pass_on(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
@@ -265,6 +268,5 @@ struct pipeline *pipeline_free(struct pipeline *pipeline) {
   free(pipeline->lanes);
   free(pipeline->sink_lanes);
   free(pipeline->places);
-  free(pipeline);
-  return NULL;
+  return image_free(pipeline);
 }

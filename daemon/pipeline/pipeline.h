@@ -41,7 +41,6 @@ struct pipeline;
 /* -- life ----------------------------------------------------------------------------------------------------- */
 
 enum pipeline_event {
-  PIPELINE_CHANGED,  /* it was paused, drained or resumed, which is about to be answered */
   PIPELINE_QUIET,    /* after pipeline_quiesce(): nothing is in flight */
   PIPELINE_GONE,     /* after pipeline_stop(): it may be released */
   PIPELINE_ENDED,    /* see pipeline_has_ended() */
@@ -68,7 +67,8 @@ struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct c
 /* What another pipeline still has and hands over later: see pipeline_inherit(). */
 struct pipeline_inheritance {
   struct pipeline *source, *sink; /* who has the path of this end; NULL: nobody */
-  struct codec *codec;            /* what a process before this one left of it; NULL: nothing. Only for pipeline_prepare() */
+  const struct pipeline
+      *left; /* where it lay in the process before, which left it; NULL: nowhere. Only for pipeline_prepare() */
 };
 
 /* Takes memory and device and opens everything that is not inherited. Set-up thread. */
@@ -118,7 +118,7 @@ bool pipeline_is_restaged(const struct pipeline *pipeline);
 void pipeline_release_restage(struct pipeline *pipeline);
 void pipeline_end_restage(struct pipeline *pipeline);
 
-/* -- through a codec, while no lane runs ----------------------------------------------------------------------------- */
+/* -- over the end of a process, while no lane runs ------------------------------------------------------------------- */
 
 /* How many of its frames are on that device (NO_DEVICE: on any); and, if it `failed`, says that these are suspected (`alone`:
  * there was but one). */
@@ -128,7 +128,8 @@ void pipeline_suspect(struct pipeline *pipeline, bool failed, unsigned device, b
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
 /* Before that, while no lane runs: the recording gets back its file, so that it takes what is still to be written. */
 void pipeline_recall_recording(struct pipeline *pipeline);
-void pipeline_put(struct pipeline *pipeline, struct codec *codec);
+/* Has the next process get its descriptors; `live`: should this one be killed. */
+void pipeline_keep(struct pipeline *pipeline, bool live);
 /* Adds the files that its stages were prepared from to a list as kept_list() does. */
 unsigned pipeline_files(const struct pipeline *pipeline, struct kept_file *list, unsigned count, unsigned most);
 

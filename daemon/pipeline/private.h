@@ -1,7 +1,7 @@
 /*
  * What the files of a pipeline share. engine.c and engine_devices.c are what pipelines run on. inputs.c (their life and what
- * they are told), inputs_file.c (producers that are files), inputs_admit.c (how producers that connect get their seats) and
- * inputs_image.c (how inputs are handed over) are its source side; outputs.c (their life, FIFOs), outputs_files.c (regular
+ * they are told), inputs_events.c (what their sessions tell), inputs_file.c (producers that are files), inputs_admit.c (how
+ * producers that connect get their seats) and inputs_image.c (how inputs are handed over) are its source side; outputs.c (their life, FIFOs), outputs_files.c (regular
  * files), outputs_readers.c (readers that connect) and outputs_image.c (how outputs are handed over) its sink side. Of the
  * pipeline itself snapshot.c reads what can be known, watch.c follows what goes wrong, states.c says which event leads where,
  * image.c hands it over, run.c is what it does while it runs, restage.c has it go on with other stages, and pipeline.c takes
@@ -45,18 +45,19 @@ struct known { /* what was measured of a device */
 struct engine {
   struct opened *devices; /* the first is gpu.device, unless that is left out */
   unsigned device_count;
-  struct engine_absent *absents;
+  struct engine_absent absents[ENGINE_MOST_DEVICES];
   unsigned absent_count;
-  struct known *known; /* by number */
-  unsigned there;      /* devices that there are, which `devices: all` means */
+  struct known known[ENGINE_MOST_DEVICES]; /* by number */
+  unsigned there;                          /* devices that there are, which `devices: all` means */
   struct lane **lanes;
   size_t *loads; /* bytes a frame of the sessions on each lane */
   unsigned lane_count;
   struct processors processors;
+  struct config_realtime realtime; /* of threads beside lanes */
 };
 
 /* engine_devices.c */
-bool engine_open_devices(struct engine *engine, const struct config *config, struct codec *codec,
+bool engine_open_devices(struct engine *engine, const struct config *config, const struct engine *left,
                          const struct engine_broken *broken, struct failure *failure);
 void engine_close_devices(struct engine *engine);
 
@@ -91,17 +92,18 @@ struct inputs {
   bool stops;     /* the sessions were told to stop */
   bool continues; /* they were handed over by the process before this one */
   bool starts_held;
-  bool discards;                    /* the FIFO's writer is not to be understood any more: see inputs_file.c */
-  struct handshakes_visits *visits; /* handshakes of the process before; until the start */
+  bool discards;                            /* the FIFO's writer is not to be understood any more: see inputs_file.c */
+  const struct inputs *left;                /* of the process before, until the seats are there, */
+  const struct handshakes *left_handshakes; /* and where its handshakes lay */
 };
 
 /* -- inputs_image.c ------------------------------------------------------------------------------------------------ */
 
-/* Reads from the codec what comes before the sessions, each seat before its session, and what comes after the sessions. */
-void inputs_take(struct inputs *inputs, struct codec *codec);
-void inputs_take_seat(struct producer *producer, struct codec *codec);
+/* Takes the inputs that lay at that address in the process before, but for the seats; a seat, and where its session lay. False:
+ * they make no sense. */
+bool inputs_adopt(struct inputs *inputs, const struct inputs *address);
+bool inputs_adopt_seat(const struct inputs *inputs, struct producer *producer, struct session_setup *session);
 bool inputs_seat_is_sound(const struct producer *producer);
-void inputs_take_waiting(struct inputs *inputs, struct codec *codec);
 /* Finds out what became of the seat's producer when the process before this one was killed. */
 void inputs_revive_seat(struct producer *producer);
 /* Lets go of producers that cannot go on after a kill. */
@@ -174,25 +176,25 @@ struct outputs {
   bool closed, ended;
   unsigned cut_off; /* readers that could not go on, since the process before this one was killed; until the start */
   bool continues;   /* the process before this one handed it over */
-  struct handshakes_visits *visits; /* handshakes of that process; until the start */
-  struct file_work {                /* of a regular file: see outputs_files.c */
-    int index;                      /* beside what `endpoint` has: the index of a segment, */
-    uint64_t count;                 /* entries in it, */
-    int64_t began;                  /* when it began, in ns since 1970, */
-    int64_t hold_ns;                /* and how long it goes on in any case */
-    int fd, looks_at;               /* what the sink has; -1: nothing; and what a worker looks at */
-    int64_t seen;                   /* its size at the last look */
-    struct segment_end *ends;       /* segments that are being finished */
-    uint64_t emitted;               /* results that went into files before it */
-    unsigned jobs;                  /* that workers have, */
-    _Atomic int64_t asked;          /* since when (CLOCK_MONOTONIC ns); 0: none */
-    bool busy;                      /* one of them is about the next file, and fills in this: */
-    bool moved, worked;             /* whether the file is gone; whether there is a next one */
-    struct failure failure;         /* else */
-    struct segment_files next;      /* what the sink gets as soon as it has given back what it has */
-    bool wants_next;                /* the sink has given back a segment, and waits */
-    bool lasts;                     /* the trouble is not over when a result gets through */
-    bool stop_wanted;               /* as soon as no worker has a job */
+  const struct handshakes *left_handshakes; /* where its handshakes lay, until the start */
+  struct file_work {                        /* of a regular file: see outputs_files.c */
+    int index;                              /* beside what `endpoint` has: the index of a segment, */
+    uint64_t count;                         /* entries in it, */
+    int64_t began;                          /* when it began, in ns since 1970, */
+    int64_t hold_ns;                        /* and how long it goes on in any case */
+    int fd, looks_at;                       /* what the sink has; -1: nothing; and what a worker looks at */
+    int64_t seen;                           /* its size at the last look */
+    struct segment_end *ends;               /* segments that are being finished */
+    uint64_t emitted;                       /* results that went into files before it */
+    unsigned jobs;                          /* that workers have, */
+    _Atomic int64_t asked;                  /* since when (CLOCK_MONOTONIC ns); 0: none */
+    bool busy;                              /* one of them is about the next file, and fills in this: */
+    bool moved, worked;                     /* whether the file is gone; whether there is a next one */
+    struct failure failure;                 /* else */
+    struct segment_files next;              /* what the sink gets as soon as it has given back what it has */
+    bool wants_next;                        /* the sink has given back a segment, and waits */
+    bool lasts;                             /* the trouble is not over when a result gets through */
+    bool stop_wanted;                       /* as soon as no worker has a job */
   } file;
 };
 
@@ -304,6 +306,7 @@ struct pipeline {
   bool accounted;                         /* the log has its account, maybe from an image before this one */
   bool outputs_started;                   /* the outputs, while the inputs may still have to start */
   bool was_late;                          /* the process before this one could not start the pipeline either */
+  bool begins_anew;                       /* the next process is not to go on with it, since its file does not answer */
   bool continues;                         /* the process before this one handed it over, */
   enum pipeline_state continues_as;       /* in this state */
   unsigned now_condemned;                 /* by the hand-over: frames quarantined, one at most as a rule, */
@@ -312,9 +315,10 @@ struct pipeline {
 };
 
 /* image.c */
-void pipeline_take(struct pipeline *pipeline, struct codec *codec);
-/* Reads the outputs from the codec, after the sessions, and counts the frames that the sessions put in quarantine. */
-bool pipeline_take_outlet(struct pipeline *pipeline, struct codec *codec, struct failure *failure);
+/* Takes the pipeline itself. False: it makes no sense. */
+bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left);
+/* Takes the outputs, after the sessions, and counts the frames that the sessions put in quarantine. */
+bool pipeline_adopt_outputs(struct pipeline *pipeline, const struct pipeline *left, struct failure *failure);
 
 /* restage.c: all sessions go by the other stages. */
 void pipeline_on_changed(struct pipeline *pipeline);

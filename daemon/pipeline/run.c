@@ -8,9 +8,20 @@
 #include "daemon/base/log.h"
 #include "daemon/frame/retry.h"
 #include "daemon/pipeline/private.h"
-#include "daemon/state/fd_store.h"
 
 #define PAUSE_LIMIT (2 * NS_PER_S) /* many times the longest turn of a lane */
+
+static void log_share(const struct pipeline *pipeline) {
+  const char *name = pipeline->config->name;
+  struct gpu_share share;
+  gpu_program_share(session_stages(inputs_session(pipeline->inputs, 0))->program, &share);
+  if (share.processors > 0) {
+    log_event(LOG_MEASURED, name, "its kernels keep to %u of %u multiprocessors (share)", share.processors, share.of);
+  } else {
+    log_event(LOG_UNSHARED, name, "its kernels have the whole device, since there is no share of %u %%: %s",
+              pipeline->config->share, share.why);
+  }
+}
 
 /* What the warm-up chose where there was a choice. */
 static void log_choice(const struct pipeline *pipeline) {
@@ -32,6 +43,9 @@ static void log_choice(const struct pipeline *pipeline) {
     log_event(LOG_MEASURED, pipeline->config->name,
               "times on the device would make a frame take %.3g us, and not %.3g: one frame in %u has them",
               (double)measured.timed / 1e3, (double)measured.untimed / 1e3, gpu_program_timed_one_in(program));
+  }
+  if (pipeline->config->share > 0) {
+    log_share(pipeline);
   }
 }
 
@@ -168,7 +182,6 @@ void pipeline_unquiesce(struct pipeline *pipeline) {
   pipeline_move(pipeline, HAPPENS_UNQUIESCE);
   if (pipeline->state == PIPELINE_DRAINING && inputs_idle(pipeline->inputs)) {
     pipeline_move(pipeline, HAPPENS_IDLE);
-    fd_store_mark();
   } else if (pipeline->state == PIPELINE_DRAINING) {
     inputs_hold(pipeline->inputs, false); /* only an end waits for slow readers */
   }
@@ -220,7 +233,6 @@ static void on_idle(struct pipeline *pipeline) {
   }
   if (pipeline_move(pipeline, HAPPENS_IDLE)) {
     log_event(LOG_PAUSED, pipeline->config->name, "drained: nothing is in flight");
-    pipeline_tell(pipeline, PIPELINE_CHANGED, NULL);
     grant(pipeline, &pipeline->drains);
   } else if (pipeline->state == PIPELINE_FAILED) {
     grant(pipeline, &pipeline->drains);
@@ -364,17 +376,14 @@ static void pause_frames(struct pipeline *pipeline, server_answer *answer, void 
     return;
   }
   if (pipeline_move(pipeline, HAPPENS_PAUSE)) {
-    fd_store_mark();
     inputs_hold(pipeline->inputs, false);
     log_event(LOG_PAUSED, pipeline->config->name, "paused: no frames are taken until it is resumed");
   }
-  pipeline_tell(pipeline, PIPELINE_CHANGED, NULL);
   on_held(pipeline);
 }
 
 static void resume_frames(struct pipeline *pipeline) {
   if (pipeline_move(pipeline, HAPPENS_RESUME)) {
-    fd_store_mark();
     inputs_resume(pipeline->inputs);
     trouble_mend(&pipeline->trouble);
     log_event(LOG_RESUMED, pipeline->config->name, "resumed");
@@ -387,7 +396,6 @@ static void drain_frames(struct pipeline *pipeline, int64_t limit_ns, server_ans
     return;
   }
   if (pipeline_move(pipeline, HAPPENS_DRAIN)) {
-    fd_store_mark();
     log_event(LOG_PAUSED, pipeline->config->name, "draining: no frames are taken until it is resumed");
   }
   inputs_hold(pipeline->inputs, false);
@@ -444,6 +452,5 @@ void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, 
     }
     break;
   }
-  pipeline_tell(pipeline, PIPELINE_CHANGED, NULL);
   answer(context, 200, state_document(pipeline));
 }

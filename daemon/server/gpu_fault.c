@@ -1,7 +1,7 @@
 /*
  * What becomes of the daemon when a GPU fails. The device is lost to this image of the process, and only to this one: another
  * image goes on with everything. Where that cannot be, or happens too often, the process just ends: nothing may wait for a dead
- * device, and freeing what is on it might wait. server.c is told what is decided here, and enters the phase.
+ * device, and freeing what is on it might wait. phases.c is told what is decided here, and enters the phase.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -88,10 +88,6 @@ static void wait_for_reload(struct server *server, const struct fault *fault) {
 static void take_up_again(struct server *server, const struct fault *fault) {
   struct failure failure;
   char text[FAULT_TEXT], sentence[HISTORY_TEXT];
-  if (server->reload && !server_may_hand_over(server, &failure)) {
-    wait_for_reload(server, fault);
-    return;
-  }
   fault_log(fault, "everything is taken up again");
   snprintf(sentence, sizeof sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "", fault->pipeline ? ": " : "",
            fault_describe(fault, text));
@@ -101,19 +97,6 @@ static void take_up_again(struct server *server, const struct fault *fault) {
   }
   server_hand_over(server, HISTORY_FAULT, sentence, fault->device, NULL, &failure);
   end_by_fault(server, fault, "the daemon ends, since nothing could be taken up again (%s)", failure.text);
-}
-
-/* The pipeline that saw the fault may have gone with the reload. */
-void server_answer_fault(struct server *server) {
-  struct fault fault = *server->unanswered;
-  bool is_there = false;
-  free(server->unanswered);
-  server->unanswered = NULL;
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
-    is_there = is_there || pipeline_config(server->pipelines[i])->name == fault.pipeline;
-  }
-  fault.pipeline = is_there ? fault.pipeline : NULL;
-  take_up_again(server, &fault);
 }
 
 /* A device that fails again and again is left out, where every pipeline has another one. */
@@ -130,24 +113,47 @@ static bool leave_out(struct server *server, const struct fault *fault, unsigned
   return true;
 }
 
-void server_fault(struct server *server, const struct server_cause *cause) {
-  struct fault fault = *cause->fault;
-  if (server->handing_over) {
-    return;
-  }
-  add_others(server, &fault);
+/* By the configuration in force, which a reload that was under way may have brought. */
+static void answer_fault(struct server *server, const struct fault *fault) {
   int64_t now = clock_now();
   unsigned limit_a_minute = server->config->gpu.faults;
-  const struct retry *retry = engine_trial(server->engine, fault.device);
+  const struct retry *retry = engine_trial(server->engine, fault->device);
   bool is_known = retry && retry_is_on(retry); /* the fault is the suspected frame's and its pipeline's, and not the device's */
   bool is_too_much = limit_a_minute == 0 || (!is_known && history_is_too_fast(&server->history, limit_a_minute, now));
-  if (is_too_much && !leave_out(server, &fault, limit_a_minute)) {
+  if (is_too_much && !leave_out(server, fault, limit_a_minute)) {
     char text[LIMIT_TEXT];
-    end_by_fault(server, &fault, "%s", say_limit(server, text));
+    end_by_fault(server, fault, "%s", say_limit(server, text));
   } else {
     if (!is_known) {
       history_note_fault(&server->history, now);
     }
-    take_up_again(server, &fault);
+    take_up_again(server, fault);
+  }
+}
+
+/* The pipeline that saw the fault may have gone with the reload. */
+void server_answer_fault(struct server *server) {
+  struct fault fault = *server->unanswered;
+  bool is_there = false;
+  free(server->unanswered);
+  server->unanswered = NULL;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    is_there = is_there || pipeline_config(server->pipelines[i])->name == fault.pipeline;
+  }
+  fault.pipeline = is_there ? fault.pipeline : NULL;
+  answer_fault(server, &fault);
+}
+
+void server_fault(struct server *server, const struct server_cause *cause) {
+  struct fault fault = *cause->fault;
+  struct failure later;
+  if (server->handing_over) {
+    return;
+  }
+  add_others(server, &fault);
+  if (server->reload && !server_may_hand_over(server, &later)) {
+    wait_for_reload(server, &fault);
+  } else {
+    answer_fault(server, &fault);
   }
 }

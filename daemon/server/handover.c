@@ -1,12 +1,13 @@
 /*
- * What a server leaves to the next image of its process, and takes from the one before: its configuration as text, its
- * listeners, its books, and every pipeline with all that is connected to it.
+ * What a server leaves to the next image of its process, and takes from the one before: itself, its configuration as text, and
+ * every pipeline with all that is connected to it, where they lie in the image of the state.
  *
- * To hand over, all lanes stand still first: from then on nothing touches a descriptor, and what is written says exactly where
- * everything is. Where a service manager keeps the state, the same is written to the image while lanes run, for the process
- * that follows should this one be killed.
+ * To hand over, all lanes stand still first: from then on nothing touches a descriptor, and everything is exactly where it is.
+ * Where a service manager keeps the state, the same is told to it while lanes run, for the process that follows should this one
+ * be killed.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "config/stream.h"
@@ -14,7 +15,6 @@
 #include "daemon/base/models.h"
 #include "daemon/base/systemd.h"
 #include "daemon/server/private.h"
-#include "daemon/state/codec.h"
 #include "daemon/state/exec.h"
 #include "daemon/state/fd_store.h"
 #include "daemon/state/fd_table.h"
@@ -31,73 +31,84 @@
 
 enum { ROUNDS = 64, MOST_FILES = 1024 /* of models and stages */ };
 
-void server_pass_config(char **text, struct codec *codec) { codec_pass_text(codec, text); }
+/* What a process leaves is found from here: the addresses of its pipelines follow, its files ("number path" and a zero each),
+ * and the text of its configuration. */
+struct roster {
+  struct server *server;
+  struct engine *engine;
+  unsigned pipelines, files;
+  struct pipeline *pipeline[];
+};
 
-/* Files of models and stages as they were opened: what stands in their place by now may be of no use, and is for a reload to
- * take, as is what one has opened that is under way. A process that the manager starts opens what is there. */
-static void put_files(const struct server *server, struct codec *codec) {
-  struct kept_file files[MOST_FILES];
-  bool opens = codec->live || codec->by_manager;
-  unsigned count = opens ? 0 : models_files(server->config, files, 0, MOST_FILES);
-  for (unsigned i = 0; i < server->pipeline_count && !opens; i++) {
-    count = pipeline_files(server->pipelines[i], files, count, MOST_FILES);
-  }
-  CODEC_PASS(codec, count);
-  for (unsigned i = 0; i < count; i++) {
-    codec_pass_text(codec, &files[i].path);
-    codec_pass_descriptor(codec, &files[i].descriptor); /* stays open */
-  }
+static const struct roster *roster_of(const struct left *left) {
+  const struct roster *roster = left->bytes;
+  bool sound = left->length > sizeof *roster && ((const char *)left->bytes)[left->length - 1] == '\0' &&
+               roster->pipelines < (left->length - sizeof *roster) / sizeof *roster->pipeline;
+  return sound ? roster : NULL;
 }
 
-void server_take_files(struct codec *codec) {
-  unsigned count = 0;
-  codec_pass_below(codec, &count, MOST_FILES + 1);
-  for (unsigned i = 0; i < count && !codec->broken; i++) {
-    struct kept_file file = {.descriptor = -1};
-    codec_pass_text(codec, &file.path);
-    codec_pass_descriptor(codec, &file.descriptor);
-    if (file.path && file.descriptor >= 0) {
-      kept_remember(file.path, file.descriptor);
+const char *server_take_config(const struct left *left) {
+  const struct roster *roster = roster_of(left);
+  const char *at = roster ? (const char *)(roster->pipeline + roster->pipelines) : NULL;
+  const char *end = (const char *)left->bytes + left->length;
+  for (unsigned i = 0; at && i < roster->files; i++) {
+    char *path;
+    int fd = fd_table_take((int)strtol(at, &path, 10));
+    if (fd >= 0 && *path == ' ') {
+      kept_remember(path + 1, fd);
     }
-    free(file.path);
+    at = path + strlen(path) + 1;
+    at = at < end ? at : NULL;
   }
-}
-
-static void pass_server(struct server *server, struct codec *codec) {
-  /* At a restart the stop is done by leaving, and a stop that was killed is not to go on. */
-  bool stops = server->stop_wanted && server->history.cause != HISTORY_RESTART && !codec->live;
-  bool upgrades = server->upgrade && (server->history.cause == HISTORY_FAULT || server->history.cause == HISTORY_DEVICE);
-  bool reloads = server->reload && !server->reload_given_up && (server->history.cause != HISTORY_RESTART || codec->live);
-  pid_t asked = server->asking;
-  codec_pass_time(codec, &server->started);
-  CODEC_PASS(codec, server->reloads);
-  CODEC_PASS(codec, server->reload_failures);
-  if (!codec->by_manager) { /* a process that the manager starts looks at the file, and finds out by itself */
-    CODEC_PASS(codec, server->reload_refusal);
-    server->reload_refusal[sizeof server->reload_refusal - 1] = '\0';
-  }
-  CODEC_PASS(codec, stops);
-  CODEC_PASS(codec, upgrades);
-  CODEC_PASS(codec, reloads);
-  CODEC_PASS(codec, asked);
-  server->history_at = codec->at;
-  history_pass(&server->history, codec);
-  server->status_listener = listener_pass(server->status_listener, codec);
-  server->http_listener = listener_pass(server->http_listener, codec);
-  if (!codec->writing) {
-    server->stops_again = stops;
-    server->upgrades_again = upgrades;
-    server->reload_at_once |= reloads;
-    server->reload_repeats = reloads && server->history.cause == HISTORY_FAULT && !codec->live;
-    server->asked = asked;
-  }
-  if (!codec->by_manager) {
-    fd_table_pass(codec);
-    listener_pass_unused(codec);
-  }
+  return at;
 }
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
+
+/* Files of models and stages as they were opened: what stands in their place by now may be of no use, and is for a reload to
+ * take, as is what one has opened that is under way. */
+static unsigned put_files(const struct server *server, FILE *out) {
+  struct kept_file files[MOST_FILES];
+  unsigned count = models_files(server->config, files, 0, MOST_FILES);
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    count = pipeline_files(server->pipelines[i], files, count, MOST_FILES);
+  }
+  for (unsigned i = 0; i < count; i++) {
+    fprintf(out, "%d %s%c", files[i].descriptor, files[i].path, '\0');
+    fd_table_want(files[i].descriptor); /* stays open */
+  }
+  return count;
+}
+
+/* The state, a record: everything else lies where it is worked on. `program`: that is executed, while a process that the
+ * manager starts opens the files that are there. */
+static void *handover_put(struct server *server, bool program, bool live) {
+  struct stream stream;
+  struct roster roster = {.server = server, .engine = server->engine, .pipelines = server->pipeline_count};
+  if (!stream_open(&stream)) {
+    return NULL;
+  }
+  fd_table_begin();
+  fwrite(&roster, sizeof roster, 1, stream.out);
+  fwrite(server->pipelines, sizeof *server->pipelines, server->pipeline_count, stream.out);
+  roster.files = program ? put_files(server, stream.out) : 0;
+  fwrite(server->config->text, strlen(server->config->text) + 1, 1, stream.out);
+  fflush(stream.out);
+  size_t length = stream.length;
+  char *bytes = stream_close(&stream);
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    pipeline_keep(server->pipelines[i], live);
+  }
+  if (!live) {
+    engine_keep(server->engine);
+  }
+  if (bytes) {
+    memcpy(bytes, &roster, sizeof roster);
+  }
+  void *state = bytes ? state_write(bytes, length, live) : NULL;
+  free(bytes);
+  return state;
+}
 
 /* Messages that are under way arrive, and those that their arrival causes. */
 static void handover_settle(struct server *server) {
@@ -119,17 +130,6 @@ static void suspect(struct server *server, bool fault, unsigned device) {
   }
 }
 
-static void handover_put(struct server *server, struct codec *codec) {
-  char *text = server->config->text;
-  server_pass_config(&text, codec);
-  put_files(server, codec);
-  pass_server(server, codec);
-  engine_put(server->engine, codec);
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
-    pipeline_put(server->pipelines[i], codec);
-  }
-}
-
 bool server_may_hand_over(const struct server *server, struct failure *failure) {
   bool may = server->phase == SERVER_RUNNING || server->phase == SERVER_STOPPING;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -139,24 +139,26 @@ bool server_may_hand_over(const struct server *server, struct failure *failure) 
          failure_set(failure, EXIT_STATUS_INTERNAL, "try again later", "the daemon starts, stops or exchanges pipelines");
 }
 
+static bool no_memory(struct failure *failure) {
+  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the state cannot be kept: not enough memory");
+}
+
 static bool handover_execute(struct server *server, const char *program, struct failure *failure) {
-  struct codec codec;
-  codec_begin(&codec);
-  handover_put(server, &codec);
+  void *state = handover_put(server, true, false);
+  if (!state) {
+    return no_memory(failure);
+  }
   log_flush();
   listener_withhold_new(); /* new sockets are a reload's, which the next image begins again if it does not stop */
-  bool executed = exec_execute(program, &codec, failure);
+  exec_execute(program, state, failure);
   listener_allow_new();
-  codec_clear(&codec);
-  return executed;
+  return false;
 }
 
 /* Lanes stand still. Returns false if the service manager does not take everything. */
 static bool handover_leave(struct server *server, struct failure *failure) {
-  struct codec codec;
-  fd_table_begin(&codec);
-  handover_put(server, &codec);
-  bool left = fd_store_keep(&codec, failure);
+  void *state = handover_put(server, false, false);
+  bool left = state ? fd_store_keep(state, failure) : no_memory(failure);
   for (unsigned i = 0; left && i < server->pipeline_count; i++) {
     const char *path = pipeline_awaited_file(server->pipelines[i], INT64_MAX);
     if (path) {
@@ -166,12 +168,11 @@ static bool handover_leave(struct server *server, struct failure *failure) {
     pipeline_log_account(server->pipelines[i]);
   }
   if (left) {
-    log_event(LOG_LEFT, NULL, "%u descriptors are left to the next process", codec.descriptor_count);
+    log_event(LOG_LEFT, NULL, "%u descriptors are left to the next process", fd_table_needed());
     log_flush();
     server_close_sockets();
     _exit(EXIT_STATUS_OK);
   }
-  codec_clear(&codec);
   return false;
 }
 
@@ -235,6 +236,7 @@ static bool exchange(struct server *server, const struct exchange *how, struct f
   int64_t now = clock_now();
   history_end(&server->history, how->cause, how->text, now);
   server->handing_over = true;
+  server->cause = how->cause;
   if (handover_park(server, how->cause, now, failure)) {
     handover_settle(server);
     recall_recordings(server);
@@ -264,8 +266,7 @@ bool server_leave(struct server *server, const char *text, struct failure *failu
   return exchange(server, &how, failure);
 }
 
-/* -- should this process be killed
- * ------------------------------------------------------------------------------------------------ */
+/* -- should this process be killed ---------------------------------------------------------------------------------- */
 
 static uint64_t count_clients(const struct server *server) {
   uint64_t clients = 0;
@@ -297,7 +298,7 @@ void server_note_journal(struct server *server) {
 void server_note(struct server *server) {
   if (fd_store_is_there()) {
     server_note_journal(server);
-    fd_store_mark();
+    fd_table_mark();
     server_note_state(server);
   }
 }
@@ -305,27 +306,25 @@ void server_note(struct server *server) {
 /* While pipelines are exchanged the last state stands: what it names is there until the next one is written. */
 void server_note_state(struct server *server) {
   struct failure later;
-  if (!fd_store_is_marked() || !fd_store_is_there() || !server_may_hand_over(server, &later)) {
+  if (!fd_table_is_marked() || !fd_store_is_there() || !server_may_hand_over(server, &later)) {
     return;
   }
-  struct codec codec;
-  fd_table_begin(&codec);
-  codec.live = true;
-  handover_put(server, &codec);
-  fd_store_keep_state(&codec, image_outlives());
-  codec_clear(&codec);
+  fd_store_keep_state(handover_put(server, false, true));
   server_beat(server);
 }
 
+/* The process before was killed, as far as anybody knows at its last beat. */
+static void note_crash(struct server *server) {
+  struct fd_store_heartbeat heartbeat = fd_store_last_heartbeat();
+  history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, heartbeat.last);
+  server->lost_clients = heartbeat.clients;
+}
+
 void server_recover(struct server *server) {
-  struct history history;
-  struct fd_store_heartbeat heartbeat;
-  server->recovers = fd_store_recover(&history, &heartbeat);
+  server->recovers = fd_store_recover(&server->history);
   if (server->recovers) {
-    server->history = history;
-    history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, heartbeat.last);
-    server->history.closed += heartbeat.clients;
-    server->lost_clients = heartbeat.clients;
+    note_crash(server);
+    server->history.closed += server->lost_clients;
   }
 }
 
@@ -337,13 +336,55 @@ void server_recovered(struct server *server) {
 
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
-void server_take(struct server *server) {
-  pass_server(server, server->codec);
-  if (server->codec->live) {
-    struct fd_store_heartbeat heartbeat = fd_store_last_heartbeat();
-    history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, heartbeat.last);
-    server->lost_clients = heartbeat.clients;
+static const struct server *left_server(const struct server *server) {
+  const struct roster *roster = server->left ? roster_of(server->left) : NULL;
+  return roster ? image_left_at(roster->server, IMAGE_SERVER, sizeof *server) : NULL;
+}
+
+const struct engine *server_left_engine(const struct server *server) {
+  return server->left ? roster_of(server->left)->engine : NULL;
+}
+
+const struct pipeline *server_left_pipeline(const struct server *server, unsigned index) {
+  const struct roster *roster = server->left ? roster_of(server->left) : NULL;
+  return roster && index < roster->pipelines ? roster->pipeline[index] : NULL;
+}
+
+bool server_replace_history(const struct server *server) {
+  const struct server *left = left_server(server);
+  return left && image_left_set(&left->history, &server->history, sizeof server->history);
+}
+
+/* What it was at. At a restart the stop is done by leaving, and a stop that was killed is not to go on. */
+static void take_tasks(struct server *server, const struct server *left, bool live) {
+  enum history_cause cause = left->cause; /* that of its history may be a fault since, at which this was taken up before */
+  bool reloads = left->reload && !left->reload_given_up && (cause != HISTORY_RESTART || live);
+  server->stops_again = left->stop_wanted && cause != HISTORY_RESTART && !live;
+  server->upgrades_again = left->upgrade && (cause == HISTORY_FAULT || cause == HISTORY_DEVICE) && !live;
+  server->reload_at_once |= reloads;
+  server->reload_repeats = reloads && server->history.cause == HISTORY_FAULT && !live;
+  server->asked = left->asking;
+}
+
+bool server_take(struct server *server) {
+  const struct server *left = left_server(server);
+  bool sound = left && roster_of(server->left)->pipelines == server->config->pipeline_count && image_is_time(left->started) &&
+               IMAGE_IS_FLAG(left->stop_wanted) && IMAGE_IS_FLAG(left->reload_given_up) &&
+               history_adopt(&server->history, &left->history);
+  if (!sound) {
+    return false;
   }
+  server->started = left->started;
+  server->reloads = left->reloads;
+  server->reload_failures = left->reload_failures;
+  if (!server->left->by_manager) { /* else it looks at the file, and finds out by itself */
+    memcpy(server->reload_refusal, left->reload_refusal, sizeof server->reload_refusal - 1);
+  }
+  take_tasks(server, left, server->left->live);
+  if (server->left->live) {
+    note_crash(server);
+  }
+  return true;
 }
 
 /* A process before this one was killed. Besides connections that were cut off, those that were being made have gone. */
@@ -358,12 +399,11 @@ static void revived(struct server *server) {
 
 void server_taken(struct server *server) {
   const struct history *history = &server->history;
-  bool was_killed = server->codec->live;
+  bool was_killed = server->left->live;
   image_look_away();
   kept_forget();
-  codec_close_rest(server->codec);
-  codec_clear(server->codec);
-  server->codec = NULL;
+  fd_table_close_rest(false);
+  server->left = NULL;
   if (was_killed) {
     revived(server);
     return;
@@ -374,14 +414,14 @@ void server_taken(struct server *server) {
             (double)history->gap / (double)NS_PER_MS, said ? "" : ": ", said ? "" : history->text);
 }
 
-void server_start_over(const struct codec *codec, const char *why) {
+void server_start_over(const struct left *left, const char *why) {
   struct failure failure;
   bool ends = systemd_has_passed();
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: %s", ends ? EXEC_ENDS : EXEC_BEGINS_ANEW, why);
   log_flush();
   fd_store_withdraw();
   if (!ends) {
-    exec_start_over(codec->live, &failure);
+    exec_start_over(left->live, &failure);
     log_event(LOG_FAILED, NULL, "%s", failure.text);
     log_flush();
   }

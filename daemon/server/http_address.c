@@ -7,7 +7,6 @@
 
 #include "daemon/base/log.h"
 #include "daemon/server/private.h"
-#include "daemon/state/fd_store.h"
 
 static void on_http_left(void *context) {
   struct server *server = context;
@@ -28,7 +27,6 @@ static bool is_left(struct server *server) {
   }
   if (!server->http) {
     server->http_listener = listener_close(server->http_listener);
-    fd_store_mark();
   }
   return !server->http_listener;
 }
@@ -41,7 +39,6 @@ void http_address_open(struct server *server) {
   }
   server->http_listener = listener_open_tcp(wanted, &failure);
   if (server->http_listener) {
-    fd_store_mark();
   } else if (strcmp(server->http_refusal, failure.text) != 0) {
     snprintf(server->http_refusal, sizeof server->http_refusal, "%s", failure.text);
     log_event(LOG_HTTP_WAITS, NULL, "status.http does not answer, and is tried again: %s%s%s", failure.text,

@@ -1,10 +1,10 @@
 /*
- * The server's own state, for the files that make it up. From the top: server.c (phases and events), operations.c (what is
- * asked from outside), startup.c (what is taken at the start and given back at the end), signals.c, gpu_fault.c (what becomes
+ * The server's own state, for the files that make it up. From the top: server.c (its life), phases.c (what each event does),
+ * operations.c (what is asked from outside), startup.c (what is taken at the start and given back at the end), signals.c, gpu_fault.c (what becomes
  * of the server when a GPU fails), devices.c (which are in use), upgrade.c, reload.c with swap.c (a new configuration),
  * supervise.c (what happens every few seconds), http_address.c (where status.http is served), checkup.c (whether all is well),
  * handover.c (what goes to the next process image, and comes from the one before), hanging.c (files that do not answer),
- * generation.c (configurations in use). Each uses those after it, and reports to server.c alone.
+ * generation.c (configurations in use). Each uses those after it, and reports to phases.c alone.
  */
 #ifndef FRAMED_SERVER_PRIVATE_H
 #define FRAMED_SERVER_PRIVATE_H
@@ -19,6 +19,8 @@
 #include "daemon/measure/history.h"
 #include "daemon/pipeline/engine.h"
 #include "daemon/server/server.h"
+#include "daemon/state/image.h"
+#include "daemon/state/state.h"
 #include "daemon/status/status.h"
 
 enum server_phase {
@@ -30,7 +32,7 @@ enum server_phase {
   SERVER_PHASES
 };
 
-/* What the files below server.c report to it; the table of server.c says what follows in each phase. */
+/* What the files below phases.c report to it; its table says what follows in each phase. */
 enum server_event {
   SERVER_PREPARED,          /* every pipeline is prepared, and none runs yet */
   SERVER_SERVES,            /* every pipeline runs, and status and metrics answer */
@@ -131,7 +133,7 @@ struct server {
   bool reload_given_up;        /* and not by the next one */
   struct postponed *postponed; /* until the reload has exchanged pipelines */
   enum server_phase phase;
-  const struct server_step *step; /* the field of server.c's table that is being acted upon */
+  const struct server_step *step; /* the field of phases.c's table that is being acted upon */
   void (*report)(struct server *server, enum server_event event, const struct server_cause *cause);
   pipeline_listener *on_pipeline;
   bool stop_wanted;
@@ -142,9 +144,9 @@ struct server {
   uint64_t reloads, reload_failures;
   char reload_refusal[1024]; /* why the last reload was refused, with what helps; empty: it was done */
   struct history history;
-  struct codec *codec;                 /* what a process before this one left, until it is taken; or NULL */
-  size_t history_at;                   /* where the history lies in that */
+  const struct left *left;             /* what a process before this one left, until it is taken; or NULL */
   bool handing_over;                   /* lanes stand still, and nothing new may begin */
+  enum history_cause cause;            /* then: why */
   struct unheard *unheard;             /* what pipelines told while `handing_over` */
   bool stops_again;                    /* the process before this one was stopping */
   bool reload_at_once;                 /* the file may have changed: reload when the server runs and no reload is under way */
@@ -159,6 +161,10 @@ struct server {
   pid_t asked;                         /* the child that the upgrade before this process still asks; 0: none */
   char refusal[UPGRADE_TEXT];          /* why the last upgrade was refused; empty: it was not */
 };
+
+/* phases.c */
+/* From here on what is reported, and what pipelines tell, has its effects. */
+void server_follow_phases(struct server *server);
 
 /* operations.c */
 struct status_ops server_ops(struct server *server);
@@ -219,7 +225,7 @@ void upgrade_cancel(struct server *server);
  * SERVER_EXCHANGED and SERVER_RELOADED, or SERVER_LET_GO. */
 void server_reload(struct server *server, server_answer *answer, void *context);
 void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum pipeline_event event);
-/* A worker is at the sockets of pipelines, none of which may be stopped until it is done: see server_cut() in server.c. */
+/* A worker is at the sockets of pipelines, none of which may be stopped until it is done: see server_cut() in phases.c. */
 bool reload_is_at_sockets(const struct reload *reload);
 /* Pipelines stop for those that come. */
 bool reload_is_exchanging(const struct reload *reload);
@@ -252,8 +258,13 @@ void checkup_stop(struct server *server);                             /* idempot
 void checkup_free(struct server *server);
 
 /* handover.c */
-/* Takes what is the server's own from what the process before this one left. */
-void server_take(struct server *server);
+/* Takes what is the server's own from what the process before this one left. False: it makes no sense. */
+bool server_take(struct server *server);
+/* Where the engine lay there, and a pipeline; NULL if nothing was left. */
+const struct engine *server_left_engine(const struct server *server);
+const struct pipeline *server_left_pipeline(const struct server *server, unsigned index);
+/* Has the next image of this process find this history there. */
+bool server_replace_history(const struct server *server);
 /* Whether the server is in a phase, and its pipelines in states, in which everything can be handed over. */
 bool server_may_hand_over(const struct server *server, struct failure *failure);
 /* Hands everything over to `program` (NULL: this one), which goes on with it. Returns only if that cannot be, with all as it
@@ -279,7 +290,7 @@ void server_recovered(struct server *server);
 /* Everything that was taken runs: closes what is left of it, and says so. */
 void server_taken(struct server *server);
 /* What was left makes no sense, or does not fit: this process begins anew, without it, or ends. */
-_Noreturn void server_start_over(const struct codec *codec, const char *why);
+_Noreturn void server_start_over(const struct left *left, const char *why);
 
 /* hanging.c */
 /* Whether files answer: no program takes over before they do. */

@@ -12,7 +12,7 @@
  * A pipeline that leaves and waits for a file that does not answer is left alone (hanging.c).
  *
  * Whatever may block runs on a worker thread. Until `replace` every step can be taken back, so that a failure leaves things
- * as they were. Pipelines whose canonical text is the same are never touched. What follows for the server is server.c's to say.
+ * as they were. Pipelines whose canonical text is the same are never touched. What follows for the server is phases.c's to say.
  */
 #include <stdlib.h>
 #include <string.h>

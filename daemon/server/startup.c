@@ -29,10 +29,8 @@ static bool startup_out_of_memory(struct failure *failure) {
 static const struct config_socket_access status_access = {.mode = 0660, .owner = (uid_t)-1, .group = (gid_t)-1};
 
 static bool open_status_listeners(struct server *server, struct failure *failure) {
-  if (server->codec) {
-    server_take(server);
-    return server->status_listener ||
-           failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the status socket makes no sense");
+  if (server->left && !server_take(server)) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the daemon makes no sense");
   }
   server->status_listener = listener_open("status", server->config->status.socket, &status_access, failure);
   if (server->status_listener) {
@@ -90,15 +88,12 @@ static void start_feeding(struct preparation *preparation) {
 static void prepare(void *context) {
   struct preparation *preparation = context;
   struct server *server = preparation->server;
-  const struct pipeline_inheritance inheritance = {.codec = server->codec};
   preparation->done = true;
   for (unsigned i = 0; i < server->pipeline_count && preparation->done; i++) {
+    const struct pipeline_inheritance inheritance = {.left = server_left_pipeline(server, i)};
     preparation->done = pipeline_prepare(server->pipelines[i], &inheritance, &preparation->failure);
   }
-  if (preparation->done && server->codec && !codec_is_at_end(server->codec)) {
-    preparation->done = failure_set(&preparation->failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over makes no sense");
-  }
-  preparation->done = preparation->done && (server->codec || config_files_distinct(server->config, &preparation->failure)) &&
+  preparation->done = preparation->done && (server->left || config_files_distinct(server->config, &preparation->failure)) &&
                       checkup_prepare(server, &preparation->failure);
 }
 
@@ -134,15 +129,10 @@ static bool start_one(struct pipeline *pipeline, struct failure *failure) {
 }
 
 static bool start_all(struct server *server, struct failure *failure) {
-  /* a reload in the process before this one may have come as far as the rights of sockets, and one here may not come so far */
-  bool has_other_rights = server->reload_at_once || (server->codec && server->codec->live);
   server_note_journal(server); /* before results are written to any file */
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     if (!start_one(server->pipelines[i], failure)) {
       return false;
-    }
-    if (has_other_rights) {
-      pipeline_restore_access(server->pipelines[i]);
     }
   }
   return ((checkup_start(server) && supervision_start(server)) || startup_out_of_memory(failure)) &&
@@ -150,7 +140,7 @@ static bool start_all(struct server *server, struct failure *failure) {
 }
 
 static void say_ready(struct server *server) {
-  if (server->codec) {
+  if (server->left) {
     server_taken(server);
     fd_store_forget_last();
     server_note(server);
@@ -205,8 +195,8 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
   log_flush();
   history_note_fault(history, now);
   history_end(history, HISTORY_FAULT, why->text, history->stopped);
-  if (history_replace(history, server->codec, server->history_at)) {
-    exec_repeat(server->codec, server->stop_wanted, server->reload_at_once, failure);
+  if (server_replace_history(server)) {
+    exec_repeat(server->stop_wanted, server->reload_at_once, failure);
   } else {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take it up once more");
   }
@@ -216,13 +206,12 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
 void server_fail_start(struct server *server, const struct failure *failure) {
   struct failure last = *failure;
   bool device = failure->device || (server->engine && engine_lost(server->engine) != NO_DEVICE);
-  bool is_whole =
-      server->codec && !server->codec->broken && !server->codec->live; /* what a killed process noted is looked into once */
+  bool is_whole = server->left && !server->left->live; /* what a killed process noted is looked into once */
   if (is_whole && device) {
     take_up_once_more(server, failure, &last);
   }
-  if (server->codec) {
-    server_start_over(server->codec, last.text);
+  if (server->left) {
+    server_start_over(server->left, last.text);
   }
   server->report(server, SERVER_FAILED, &(struct server_cause){.failure = failure});
 }
@@ -290,7 +279,7 @@ static unsigned count_files(const struct config *config) {
 bool server_start(struct server *server, struct failure *failure) {
   sigset_t held;
   loop_expect_files(count_files(server->config));
-  if (!server->codec) {
+  if (!server->left) {
     server_recover(server);
   }
   if (!rights_start(failure) || !signals_open(server, failure) || !open_status_listeners(server, failure)) {
@@ -301,10 +290,10 @@ bool server_start(struct server *server, struct failure *failure) {
   }
   signals_held(&held);
   exec_allow_signals(&held); /* also where nothing was left: signals wait while one image follows another */
-  gpu_hurry(server->codec && (server->history.cause == HISTORY_FAULT || server->history.cause == HISTORY_DEVICE));
+  gpu_hurry(server->left && (server->history.cause == HISTORY_FAULT || server->history.cause == HISTORY_DEVICE));
   const struct engine_broken broken = {.number = server->history.is_broken ? server->history.suspect - 1 : NO_DEVICE,
                                        .text = server->history.text};
-  server->engine = engine_open(server->config, server->codec, &broken, failure);
+  server->engine = engine_open(server->config, server_left_engine(server), &broken, failure);
   return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);
 }
 

@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #include "daemon/session/private.h"
-#include "daemon/state/codec.h"
+#include "daemon/state/fd_table.h"
+#include "daemon/state/state.h"
 
 /* -- before the end ------------------------------------------------------------------------------------------------- */
 
@@ -39,27 +40,11 @@ void session_suspect(struct session *session, bool failed, unsigned device, bool
   }
 }
 
-/* Whether there is any. */
-static bool pass_memory(struct session *session, struct codec *codec, bool memory) {
-  unsigned number = session->flow.memory;
-  CODEC_PASS(codec, memory);
-  CODEC_PASS(codec, number);
-  session->flow.memory = number;
-  if (memory) {
-    codec_pass_descriptor(codec, &session->inputs.fd);
-    codec_pass_descriptor(codec, &session->outputs.fd);
-    codec_pass_descriptor(codec, &session->control.fd);
+void session_keep(const struct session *session) {
+  const int descriptors[] = {session->inputs.fd, session->outputs.fd, session->control.fd};
+  for (size_t i = 0; i < sizeof descriptors / sizeof *descriptors; i++) {
+    fd_table_want(descriptors[i]);
   }
-  return memory;
-}
-
-void session_put(struct session *session, struct codec *codec, bool memory) {
-  uint64_t own = image_name(session), sink = image_name(session->sink);
-  CODEC_PASS(codec, own);
-  CODEC_PASS(codec, sink);
-  CODEC_PASS(codec, session->attaches);
-  CODEC_PASS(codec, session->client_record);
-  pass_memory(session, codec, memory);
 }
 
 /* -- what the sink says of a slot ----------------------------------------------------------------------------------- */
@@ -133,14 +118,9 @@ static bool reread(struct session *session, const struct source *left) {
   return receive_adopt(&session->receive, before);
 }
 
-/* What the control loop said of the producers may be behind what the session says: then the producer that it named had ended,
- * and another one has come since. */
 static enum session_revival revive(const struct session *session, uint64_t attached, bool is_marked) {
   if (attached < session->attaches) {
     return SESSION_NEVER_BEGAN;
-  }
-  if (attached > session->attaches) {
-    return SESSION_FOLLOWED;
   }
   return !session_has_source(session) ? SESSION_ENDED : is_marked ? SESSION_CUT : SESSION_GOES_ON;
 }
@@ -235,10 +215,10 @@ static bool adopt_client(struct session *session, const struct sink *sink, bool 
   }
   bool has_client = session->revival == SESSION_GOES_ON && !session->shares;
   if (has_client && !session->client_gone) {
-    session->attach_reader = reader_adopt(session->sink, session->client_record, -1, session_own_flow, session, cut);
+    session->attach_reader = reader_adopt(session->sink, reader_left(session->client_at), -1, session_own_flow, session, cut);
     has_client = session->attach_reader != NULL;
   }
-  session->client_record = image_name(session->attach_reader);
+  session->client_at = session->attach_reader;
   if (!has_client && session->revival == SESSION_GOES_ON && !session->shares) {
     session->revival = SESSION_CUT;
     session_lose_source(session);
@@ -265,11 +245,6 @@ static bool adopt_parts(struct session *session, const struct session *left) {
   return adopt_source(session, left);
 }
 
-/* Whether the memory of the slots is not what frames in them were in, or has been seen by a client that nobody knows. */
-static bool has_other_memory(const struct session *session, const struct session *left, unsigned number) {
-  return session->inputs.fd < 0 || left->flow.memory != number || (session->revival == SESSION_FOLLOWED && left->shares);
-}
-
 static void drop_memory(struct session *session) {
   int *const descriptors[] = {&session->inputs.fd, &session->outputs.fd, &session->control.fd};
   for (size_t i = 0; i < sizeof descriptors / sizeof *descriptors; i++) {
@@ -290,7 +265,7 @@ static bool adopt_all(struct session *session, const struct session *left, const
   }
   session->settling = left->account.settling;
   reconcile(session, sink);
-  if (has_other_memory(session, left, session->flow.memory)) {
+  if (session->inputs.fd < 0 || session->outputs.fd < 0) { /* frames were in memory that is gone */
     drop_memory(session);
   }
   lose_whom_it_must(session);
@@ -343,17 +318,18 @@ static bool is_sound(const struct session *session) {
          (!has_source || session->receive.protocol != CONFIG_PROTOCOL_AUTO);
 }
 
-bool session_adopt(struct session *session, struct codec *codec, struct failure *failure) {
-  uint64_t own = 0, sink = 0;
-  CODEC_PASS(codec, own);
-  CODEC_PASS(codec, sink);
-  CODEC_PASS(codec, session->attaches);
-  CODEC_PASS(codec, session->client_record);
-  bool memory = pass_memory(session, codec, false);
-  bool gone = memory && (session->inputs.fd < 0 || session->outputs.fd < 0);
-  const struct session *left = image_left(own, IMAGE_SESSION, sizeof *left);
-  session->most_lost = codec->live ? ACKS_OPEN : 0;
-  if (codec->broken || gone || !adopt_all(session, left, sink_left(sink)) || !is_sound(session)) {
+bool session_adopt(struct session *session, const struct session *address, bool memory, struct failure *failure) {
+  const struct session *left = image_left_at(address, IMAGE_SESSION, sizeof *left);
+  if (left) {
+    session->attaches = left->attaches;
+    session->client_at = left->client_at;
+    session->flow.memory = left->flow.memory;
+    session->inputs.fd = memory ? fd_table_take(left->inputs.fd) : -1;
+    session->outputs.fd = memory ? fd_table_take(left->outputs.fd) : -1;
+    session->control.fd = memory ? fd_table_take(left->control.fd) : -1;
+  }
+  session->most_lost = state_left()->live ? ACKS_OPEN : 0;
+  if (!left || !adopt_all(session, left, sink_left(left->sink)) || !is_sound(session)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was left of a session of '%s' makes no sense",
                        session->setup.config->name);
   }

@@ -191,12 +191,13 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   session->source.rate = setup->config->source.rate;
   session->source.loop = setup->config->source.loop;
   if (!source_load_recording(&session->source, &setup->config->source, failure)) {
-    return setup->codec ? NULL : session_free(session);
+    return setup->left ? NULL : session_free(session);
   }
   session->account.now.waiting = WAITING_FOR_PRODUCER;
-  session->setup.codec = NULL;
-  if ((setup->codec && !session_adopt(session, setup->codec, failure)) || !session_take_memory(session, failure)) {
-    return setup->codec ? NULL : session_free(session); /* see inputs_new() */
+  session->setup.left = NULL;
+  if ((setup->left && !session_adopt(session, setup->left, setup->left_memory, failure)) ||
+      !session_take_memory(session, failure)) {
+    return setup->left ? NULL : session_free(session); /* see inputs_new() */
   }
   session_keep_choices(session);
   account_publish(&session->account);
@@ -210,7 +211,7 @@ struct session *session_free(struct session *session) {
   assert(!session->runner.lane);
   session_drop_memory(session);
   if (session->is_reply && session->sink) {
-    session->sink->tail = session->sink->first; /* a sink that came through a codec and never ran may have results */
+    session->sink->tail = session->sink->first; /* a sink that was adopted and never ran may have results */
     sink_free(session->sink);
   }
   flow_ask_picture(&session->flow, PICTURE_IN, NULL);

@@ -100,7 +100,7 @@ void session_attach(struct session *session, int fd, enum config_protocol protoc
   session->attach_protocol = protocol;
   if (session->is_reply) {
     session->attach_reader = reply_reader(session, fd);
-    session->client_record = image_name(session->attach_reader);
+    session->client_at = session->attach_reader;
   }
   if (session->attach_reader && protocol == CONFIG_PROTOCOL_NATIVE) {
     reader_speak(session->attach_reader, protocol);
@@ -112,7 +112,7 @@ void session_attach_shared(struct session *session, int fd) {
   session->attach_shares = true;
   session->attach_continues = false;
   session->attaches++;
-  session->client_record = 0;
+  session->client_at = NULL;
   session->attach_fd = fd;
   session->attach_protocol = CONFIG_PROTOCOL_NATIVE;
   post(session, &session->attach_order, session_run_attach);

@@ -74,9 +74,9 @@ struct session {
   bool attach_acknowledges;
   bool attach_continues; /* the producer was there before this process */
   struct reader *attach_reader;
-  uint64_t attaches;      /* the control loop's: how many producers there were, */
-  uint64_t attached;      /* the lane's: the number of the last it knows of, */
-  uint64_t client_record; /* reply: the control loop's, the name of its client's reader */
+  uint64_t attaches;              /* the control loop's: how many producers there were, */
+  uint64_t attached;              /* the lane's: the number of the last it knows of, */
+  const struct reader *client_at; /* reply: the control loop's, where its client's reader lies or lay */
   enum session_revival revival;
   /* while it is adopted: the fate that was being counted, whether its file is read once more, and how many frames may lack */
   unsigned settling;
@@ -114,8 +114,8 @@ void session_leave(struct session *session);
 
 /* -- adopt.c ----------------------------------------------------------------------------------------------- */
 
-/* Takes the session from what its setup's codec names: arenas have descriptors from then on. */
-bool session_adopt(struct session *session, struct codec *codec, struct failure *failure);
+/* Takes the session that lay at that address: arenas have descriptors from then on, if it had `memory`. */
+bool session_adopt(struct session *session, const struct session *address, bool memory, struct failure *failure);
 /* The flow of the session, if that is its number on the pipeline: for a sink of its own. */
 struct flow *session_own_flow(void *session, unsigned seat);
 

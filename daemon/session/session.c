@@ -103,13 +103,13 @@ static bool abandon_results(struct session *session, int64_t now) {
 
 /* Who has ended is told nothing more. */
 static bool give(struct session *session, int64_t now) {
-  if (session->source.state != SOURCE_OPEN) {
+  if (session->source.state != SOURCE_OPEN || !channel_has_news(&session->channel)) {
     return false;
   }
   mark_set(&session->source.mark);
-  bool gave = channel_give(&session->channel, now);
+  channel_give(&session->channel, now);
   mark_clear(&session->source.mark);
-  return gave;
+  return true;
 }
 
 /* DONE results go to the sink, in order; what it does with them is its own business. */
@@ -144,7 +144,7 @@ static bool turn_once(struct session *session, int64_t now) {
   nvtx_next("emit");
   moved |= flow->relay && relay_collect(flow->relay);
   moved |= emit(session, now);
-  if (queues[SLOT_EMITTING].count > 0 && wants_slot(session, now)) {
+  if (queues[SLOT_EMITTING].count > 0 && !session->sink->block && wants_slot(session, now)) {
     moved |= sink_reclaim(session->sink, now);
   }
   if (flow->withheld && queues[SLOT_RUNNING].count == 0) {
@@ -161,7 +161,7 @@ static bool turn_once(struct session *session, int64_t now) {
     nvtx_next("dispatch");
     moved |= dispatch_turn(flow, now); /* what came is on the device before that is asked again */
   }
-  if (session->shares) {
+  if (session->shares && session->channel.unheard) {
     channel_ring(&session->channel);
   }
   nvtx_end();

@@ -23,7 +23,6 @@
 
 struct session;
 struct sink;
-struct codec;
 
 enum session_event_kind {
   SESSION_DETACHED, /* the producer's descriptor is given back */
@@ -75,10 +74,11 @@ struct session_setup {
   unsigned device_count;
   struct session_stages stages; /* without a program; of a session before this one the choices and costs */
   int64_t gpu_timeout_ns;
-  struct sink *sink;      /* on any lane; NULL with a `reply` sink: the session makes its own, */
-  struct lane *sink_lane; /* on this lane; NULL: on its own */
-  struct codec *codec;    /* what a process before this one left of the session; NULL: nothing. Not kept. */
-  struct tap *tap;        /* of its flow; NULL: none */
+  struct sink *sink;          /* on any lane; NULL with a `reply` sink: the session makes its own, */
+  struct lane *sink_lane;     /* on this lane; NULL: on its own */
+  const struct session *left; /* where it lay in the process before, which left it; NULL: nowhere. Not kept, */
+  bool left_memory;           /* nor is whether it had memory there that it may keep */
+  struct tap *tap;            /* of its flow; NULL: none */
 };
 
 /* Makes arena, device program and slots, and runs a warm-up frame through each. Blocks: for a set-up thread. */
@@ -152,15 +152,14 @@ unsigned session_running(const struct session *session, unsigned device);
 /* Frames on devices will run again; after that one has failed (NO_DEVICE: any) those that were there are suspected, `alone` if
  * there was no other. */
 void session_suspect(struct session *session, bool failed, unsigned device, bool alone);
-/* Puts into the codec where the session lies; without `memory` (a client is at it) the next process makes its own. */
-void session_put(struct session *session, struct codec *codec, bool memory);
+/* Has the next process get the descriptors of its memory. */
+void session_keep(const struct session *session);
 
 /* What became of the session's last producer when the process was killed. */
 enum session_revival {
   SESSION_NEVER_BEGAN, /* the session had not begun with it */
   SESSION_GOES_ON,     /* it goes on at the byte where it was */
   SESSION_CUT,         /* nobody knows how much of it was read: it cannot go on */
-  SESSION_FOLLOWED,    /* it had ended, and the session has begun with another one since, which no state names */
   SESSION_ENDED        /* it had ended */
 };
 enum session_revival session_revival(const struct session *session);

@@ -44,6 +44,8 @@ static bool make(struct session *session, struct session_stages *stages, const s
       .timed_one_in = stages->timed_one_in,
       .spared = spared,
       .priority = formats_priority(setup->config->priority),
+      .share = setup->config->share,
+      .owner = setup->config->name,
       .weigh = stages->costs.alone == 0,
   };
   stages->program = gpu_program_new(setup->device, stages->chain, buffers, session->flow.ring.count, &options, &error);

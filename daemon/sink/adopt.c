@@ -22,8 +22,8 @@ static bool is_aside(const struct sink *left, unsigned index) {
   return left->loans.aside[index].slot && left->loans.order[index] < left->first;
 }
 
-const struct sink *sink_left(uint64_t name) {
-  const struct sink *left = image_left(name, IMAGE_SINK, sizeof *left);
+const struct sink *sink_left(const struct sink *address) {
+  const struct sink *left = image_left_at(address, IMAGE_SINK, sizeof *left);
   bool sound = left && left->first <= left->tail && left->tail - left->first <= GPU_MAX_SLOTS && left->base <= left->first &&
                IMAGE_IS_FLAG(left->placed) && image_is_time(left->position);
   for (unsigned i = 0; i < GPU_MAX_SLOTS && sound; i++) {
@@ -133,6 +133,8 @@ void sink_abandon(struct sink *sink) { sink->first = sink->base = sink->tail; }
 
 /* -- readers ----------------------------------------------------------------------------------------------------------- */
 
+const struct reader *reader_left(const struct reader *address) { return image_left_at(address, IMAGE_READER, sizeof *address); }
+
 bool reader_has_gone(const struct reader *reader) { return reader->leaving; }
 
 static bool take_head(struct reader *reader, const struct reader *left) {
@@ -232,9 +234,8 @@ static bool take_place(struct reader *reader, const struct reader *left, sink_ro
   return take_rest(reader, left, road, context) && reader_is_in_place(reader);
 }
 
-struct reader *reader_adopt(struct sink *sink, uint64_t name, int fd, sink_road *road, void *context, bool *cut) {
+struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd, sink_road *road, void *context, bool *cut) {
   struct failure failure;
-  const struct reader *left = image_left(name, IMAGE_READER, sizeof *left);
   bool gone = left && IMAGE_IS_FLAG(left->leaving) && left->leaving;
   *cut = !gone;
   if (!left || gone || mark_is_set(&left->mark)) {
@@ -253,10 +254,9 @@ struct reader *reader_adopt(struct sink *sink, uint64_t name, int fd, sink_road 
 
 /* A file goes on behind its last whole result, and the next one is written anew. One that was never written to, or that
  * somebody has cut since, goes on at its end. */
-struct reader *reader_adopt_file(struct sink *sink, uint64_t name, int fd, uint64_t *torn) {
+struct reader *reader_adopt_file(struct sink *sink, const struct reader *left, int fd, uint64_t *torn) {
   struct failure failure;
   struct stat status;
-  const struct reader *left = image_left(name, IMAGE_READER, sizeof *left);
   struct reader *reader = fstat(fd, &status) == 0 ? reader_new(sink, fd, &failure) : NULL;
   *torn = 0;
   if (!reader) {

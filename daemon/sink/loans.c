@@ -150,10 +150,9 @@ static bool adopt_loan(struct reader *reader, struct loan *loan, const struct lo
   return true;
 }
 
-bool reader_adopt_loans(struct reader *reader, uint64_t name) {
+bool reader_adopt_loans(struct reader *reader, const struct reader *of) {
   struct borrower *borrower = reader->borrower;
-  const struct reader *of = image_left(name, IMAGE_READER, sizeof *of);
-  const struct borrower *left = of ? image_left_at(of->borrower, IMAGE_BORROWER, sizeof *left) : NULL;
+  const struct borrower *left = image_left_at(of->borrower, IMAGE_BORROWER, sizeof *left);
   if (!left || left->completed - left->taken > NATIVE_RING) {
     return false;
   }

@@ -107,43 +107,58 @@ static ssize_t write_some(const struct reader *reader, struct iovec *vector, int
   return sendmsg(reader->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+/* Whether there is anything for the reader: the end of its header, a rest, or a result. */
+static bool reader_is_owed(const struct sink *sink, const struct reader *reader) {
+  bool in_header = reader->header_at > 0 && reader->header_at < reader->header_bytes;
+  return reader->at < sink->tail || in_header || reader_has_rest(reader);
+}
+
+/* Writes once. False: nothing more can be done for the reader now. */
+static bool write_once(struct sink *sink, struct reader *reader) {
+  struct iovec vector[VECTORS];
+  if (!readers_take_room(sink, reader)) {
+    reader_watch(reader, false);
+    return false; /* there will be a turn when another reader returns its room */
+  }
+  int count = vector_for(sink, reader, vector);
+  mark_set(&reader->mark);
+  ssize_t written = write_some(reader, vector, count);
+  if (written >= 0) {
+    int64_t now = clock_now();
+    advance(sink, reader, (size_t)written, now);
+    mark_clear(&reader->mark);
+    if (sink->relay) {
+      readers_release(sink, now); /* the session may be waiting for the slot, on another lane */
+    }
+    return true;
+  }
+  mark_clear(&reader->mark);
+  bool has_no_room = errno == EAGAIN || errno == EWOULDBLOCK;
+  if (has_no_room || errno == ENOBUFS || errno == ENOMEM) {
+    reader->writable = false;
+    reader->starved = !has_no_room; /* the kernel has no memory for its bytes: the next tick tries again */
+    reader_watch(reader, has_no_room);
+    return false;
+  }
+  if (errno != EINTR) {
+    reader_depart(sink, reader, errno == EPIPE || errno == ECONNRESET ? "" : strerror(errno));
+    return false;
+  }
+  return true;
+}
+
 /* Writes to the reader what there is for it; true: the budget of this turn ended first. */
 static bool write_results(struct sink *sink, struct reader *reader) {
-  for (int writes = 0; writes < WRITES_A_TURN; writes++) {
-    struct iovec vector[VECTORS];
-    bool begins = !reader_has_rest(reader) && reader->at < sink->tail;
-    if (begins && !readers_take_room(sink, reader)) {
-      reader_watch(reader, false);
-      return false; /* there will be a turn when another reader returns its room */
+  for (int writes = 0; reader_is_owed(sink, reader); writes++) {
+    if (writes == WRITES_A_TURN) {
+      return true;
     }
-    int count = vector_for(sink, reader, vector);
-    if (count == 0) {
-      reader_watch(reader, false);
-      return false;
-    }
-    mark_set(&reader->mark);
-    ssize_t written = write_some(reader, vector, count);
-    if (written >= 0) {
-      int64_t now = clock_now();
-      advance(sink, reader, (size_t)written, now);
-      mark_clear(&reader->mark);
-      readers_release(sink, now); /* the session may be waiting for the slot, on another lane */
-      continue;
-    }
-    mark_clear(&reader->mark);
-    bool has_no_room = errno == EAGAIN || errno == EWOULDBLOCK;
-    if (has_no_room || errno == ENOBUFS || errno == ENOMEM) {
-      reader->writable = false;
-      reader->starved = !has_no_room; /* the kernel has no memory for its bytes: the next tick tries again */
-      reader_watch(reader, has_no_room);
-      return false;
-    }
-    if (errno != EINTR) {
-      reader_depart(sink, reader, errno == EPIPE || errno == ECONNRESET ? "" : strerror(errno));
+    if (!write_once(sink, reader)) {
       return false;
     }
   }
-  return true;
+  reader_watch(reader, false);
+  return false;
 }
 
 static bool serve_reader(struct sink *sink, struct reader *reader) {

@@ -264,8 +264,9 @@ void sink_stopped(struct sink *sink);
 
 /* -- adopt.c: how the next process goes on with them ------------------------------------------------------------------- */
 
-/* The sink of that name that a process before this one left; NULL: there is none, or it makes no sense. */
-const struct sink *sink_left(uint64_t name);
+/* The sink that lay at this address in the process before; NULL: there is none, or it makes no sense. A reader may be any. */
+const struct sink *sink_left(const struct sink *address);
+const struct reader *reader_left(const struct reader *address);
 /* What that sink knows of the frame in this slot of a session, which is EMITTING: NULL, or a result that it has (`held`) or
  * had. */
 const struct result *sink_left_find(const struct sink *left, unsigned seat, const struct slot *slot, bool *held);
@@ -274,13 +275,13 @@ const struct result *sink_left_find(const struct sink *left, unsigned seat, cons
 bool sink_adopt(struct sink *sink, const struct sink *left, sink_road *flow, void *context);
 /* [no lane runs] Forgets all results: their client has gone with the process before. */
 void sink_abandon(struct sink *sink);
-/* Makes a reader of the one of that name, with this descriptor. NULL: there is no memory, or (`cut`) nobody knows how far it
+/* Makes a reader of the one that was left, with this descriptor. NULL: there is no memory, or (`cut`) nobody knows how far it
  * was; the descriptor stays the caller's. */
-struct reader *reader_adopt(struct sink *sink, uint64_t name, int fd, sink_road *road, void *context, bool *cut);
+struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd, sink_road *road, void *context, bool *cut);
 /* The same for the file, where a part of a result is cut off: `torn` gets its bytes. */
-struct reader *reader_adopt_file(struct sink *sink, uint64_t name, int fd, uint64_t *torn);
+struct reader *reader_adopt_file(struct sink *sink, const struct reader *left, int fd, uint64_t *torn);
 /* What is lent to a reader with shared memory, which it has by now. False: it makes no sense. */
-bool reader_adopt_loans(struct reader *reader, uint64_t name);
+bool reader_adopt_loans(struct reader *reader, const struct reader *left);
 /* Whether a reader that was taken is within what there is for it; once the sessions have their memory. */
 bool reader_is_in_place(const struct reader *reader);
 /* Whether the reader's handle is closing: the reader ends with this process. */
@@ -301,6 +302,7 @@ void sink_join_handoff(struct sink *sink, struct relay *relay);
 void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot);
 /* [lane] True: the sink may do more at once. */
 bool sink_turn(struct sink *sink, int64_t now);
+/* `drop`: a slot is wanted, at the expense of slow readers. True: one is free, or will be. */
 bool sink_reclaim(struct sink *sink, int64_t now);
 /* [lane] `drop`: some reader has yet to take results, or the rest of one. */
 bool sink_is_sending(const struct sink *sink);

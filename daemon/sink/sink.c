@@ -187,10 +187,11 @@ void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot) {
 bool sink_turn(struct sink *sink, int64_t now) { return sink->operations->turn(sink, now); }
 
 bool sink_reclaim(struct sink *sink, int64_t now) {
-  if (!sink->block && sink_count(sink) == 0) {
+  if (sink_count(sink) == 0) {
     sink->loans.wanted = sink_is_lending(sink);
+    return false;
   }
-  return !sink->block && sink_count(sink) > 0 && sink->operations->reclaim(sink, now);
+  return sink->operations->reclaim(sink, now);
 }
 
 /* Results that were offered before the order are discarded too, also those that the sink has not taken in yet. */

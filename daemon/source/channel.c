@@ -182,20 +182,26 @@ static void await_answer(struct channel *channel) {
   channel->awaits = false;
 }
 
-enum channel_progress channel_take(struct channel *channel, int64_t now) {
+bool channel_is_asked(struct channel *channel) {
   struct native_control *control = channel->control;
   if (channel->awaits) {
     await_answer(channel);
   }
-  uint32_t before = channel->submitted + channel->taken;
   __builtin_prefetch(&control->submissions[channel->submitted % NATIVE_RING]); /* it comes along with its cursor */
-  /* In this order: a client is done with a slot before it submits it again. */
-  uint32_t submitted = atomic_load_explicit(&control->client.submitted, memory_order_acquire);
-  uint32_t taken = atomic_load_explicit(&control->client.taken, memory_order_acquire);
+  bool asked = has_submissions(channel) || atomic_load_explicit(&control->client.taken, memory_order_relaxed) != channel->taken;
   if (channel->asleep) {
     channel->asleep = false;
     atomic_store_explicit(&control->daemon.sleeps, 0, memory_order_relaxed);
   }
+  return asked;
+}
+
+enum channel_progress channel_take(struct channel *channel, int64_t now) {
+  struct native_control *control = channel->control;
+  uint32_t before = channel->submitted + channel->taken;
+  /* In this order: a client is done with a slot before it submits it again. */
+  uint32_t submitted = atomic_load_explicit(&control->client.submitted, memory_order_acquire);
+  uint32_t taken = atomic_load_explicit(&control->client.taken, memory_order_acquire);
   if (taken != channel->taken && !take_all_back(channel, taken, now)) {
     return CHANNEL_BROKEN;
   }
@@ -223,24 +229,30 @@ static void channel_tell(struct channel *channel, const struct slot *slot, enum 
   atomic_store_explicit(&channel->control->daemon.completed, channel->completed, memory_order_release);
 }
 
-/* Dropped on its way, or, where results go elsewhere, through. Slots come back in any order, and are told of in their frames'.
- * Mostly there is none: all that are not idle are away. */
-static struct slot *oldest_free(struct channel *channel) {
+/* Slots that are free, or have a result for the client, are its own, or it was told of them, or is to be told now. */
+bool channel_has_news(const struct channel *channel) {
   const struct slot_ring *ring = &channel->flow->ring;
-  unsigned idle = slot_count(ring, SLOT_FREE) + (channel->replies ? slot_count(ring, SLOT_EMITTING) : 0);
-  struct slot *oldest = NULL;
-  if (idle + away(channel) <= ring->count) {
-    return NULL;
+  unsigned idle = ring->queues[SLOT_FREE].count;
+  if (channel->replies) {
+    idle += ring->queues[SLOT_EMITTING].count + ring->queues[SLOT_DONE].count;
   }
+  return idle + channel->submitted - channel->completed > ring->count;
+}
+
+/* Dropped on its way, or, where results go elsewhere, through. Slots come back in any order, and are told of in their frames'.
+ */
+static struct slot *oldest_free(struct channel *channel) {
+  struct slot_ring *ring = &channel->flow->ring;
+  struct slot *oldest = NULL;
   for (unsigned i = 0; i < ring->count; i++) {
-    struct slot *slot = slot_of(channel, i);
+    struct slot *slot = &ring->slots[i];
     bool is_back = channel->owners[i] == CHANNEL_DAEMON && slot->state == SLOT_FREE;
     oldest = is_back && (!oldest || slot->frame.sequence < oldest->frame.sequence) ? slot : oldest;
   }
   return oldest;
 }
 
-static bool give_oldest(struct channel *channel, int64_t now) {
+static void give_oldest(struct channel *channel, int64_t now) {
   struct slot *back = oldest_free(channel);
   const struct slot *done = channel->replies ? slot_oldest(&channel->flow->ring, SLOT_DONE) : NULL;
   if (done && (!back || done->frame.sequence < back->frame.sequence)) {
@@ -248,21 +260,18 @@ static bool give_oldest(struct channel *channel, int64_t now) {
   } else if (back) {
     channel_tell(channel, back, back->frame.fate, now);
   }
-  return done || back;
 }
 
-bool channel_give(struct channel *channel, int64_t now) {
-  bool any = false;
-  while (give_oldest(channel, now)) {
-    any = true;
+void channel_give(struct channel *channel, int64_t now) {
+  while (channel_has_news(channel)) {
+    give_oldest(channel, now);
+    channel->unheard = true;
   }
-  channel->unheard |= any;
   bool sleeps = atomic_load_explicit(&channel->control->client.sleeps, memory_order_relaxed) != 0;
-  channel->awaits = any && !sleeps && channel->flow->spin;
+  channel->awaits = !sleeps && channel->flow->spin;
   if (sleeps) {
     channel_ring(channel);
   }
-  return any;
 }
 
 void channel_ring(struct channel *channel) {

@@ -40,18 +40,21 @@ bool channel_adopt(struct channel *channel, const struct channel *left, const st
 /* The client is to be let go of, since nobody knows how much of what it submitted was taken: whatever is in a slot is the
  * daemon's. */
 void channel_adopt_none(struct channel *channel, const struct flow *flow);
-/* The same for a client that another process served. */
 /* Whether the client was told of that slot, and is not done with it. */
 bool channel_has_told(const struct channel *channel, unsigned slot);
+/* The same as channel_open() for a client that another process served. */
 void channel_open_again(struct channel *channel, struct native_control *control, struct flow *flow, struct receive *receive,
                         int fd, bool replies);
-/* Takes what the client submitted and what it is done with. BROKEN: `fill->problem` says what it did. */
+/* Whether the client submitted anything, or is done with anything. */
+bool channel_is_asked(struct channel *channel);
+/* Takes what that is. BROKEN: `receive->problem` says what it did. */
 enum channel_progress channel_take(struct channel *channel, int64_t now);
+/* Whether the client is to be told of anything. */
+bool channel_has_news(const struct channel *channel);
 /* Tells the client of results (`replies`), and of every other slot that is free again, in the order of their frames; one that
- * was dropped does not wait for those before it that are on their way. True if there was any. Rings if the client is seen to
- * sleep; one that goes to sleep just then is rung for by channel_ring(), later in the turn, when its fence
- * has nothing to wait for. */
-bool channel_give(struct channel *channel, int64_t now);
+ * was dropped does not wait for those before it that are on their way. Rings if the client is seen to sleep; one that goes to
+ * sleep just then is rung for by channel_ring(), later in the turn, when its fence has nothing to wait for. */
+void channel_give(struct channel *channel, int64_t now);
 void channel_ring(struct channel *channel);
 /* The client will take nothing more: what it was told gets this fate. */
 void channel_abandon(struct channel *channel, enum fate fate, int64_t now);

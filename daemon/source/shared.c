@@ -67,9 +67,12 @@ static bool take_turn(struct source *source, int64_t now) {
     return true;
   }
   /* A client that has gone submitted what it submitted. */
-  mark_set(&source->mark);
-  enum channel_progress progress = channel_take(source->channel, now);
-  mark_clear(&source->mark);
+  enum channel_progress progress = CHANNEL_QUIET;
+  if (channel_is_asked(source->channel)) {
+    mark_set(&source->mark);
+    progress = channel_take(source->channel, now);
+    mark_clear(&source->mark);
+  }
   if (there && progress == CHANNEL_BROKEN) {
     source_end(source, DETACH_MALFORMED, "%s", source->receive->problem);
   }

@@ -1,6 +1,5 @@
 #include "daemon/state/exec.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -13,6 +12,7 @@
 
 #include "daemon/base/systemd.h"
 #include "daemon/state/fd_front.h"
+#include "daemon/state/fd_table.h"
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
@@ -79,18 +79,18 @@ const char *exec_program(void) { return call.program[0] ? call.program : NULL; }
 /* -- in ------------------------------------------------------------------------------------------------------------ */
 
 /* The image of the process before this one, and the name of the state in it; 0: only its journal is meant. */
-static enum exec_receipt exec_find(struct codec *codec, struct failure *failure) {
+static enum exec_receipt exec_find(struct failure *failure) {
   const char *text = getenv(VARIABLE);
   char *rest;
   if (!text) {
-    return fd_store_receive(codec, failure) ? EXEC_WHOLE : failure->text[0] ? EXEC_UNUSABLE : EXEC_NONE;
+    return fd_store_receive(failure) ? EXEC_WHOLE : failure->text[0] ? EXEC_UNUSABLE : EXEC_NONE;
   }
   int fd = (int)strtol(text, &rest, 10);
   uint64_t name = *rest == ':' ? strtoull(rest + 1, NULL, 10) : 0;
   bool is_journal = strcmp(rest, ":0") == 0;
   unsetenv(VARIABLE);
   bool usable = fd >= FIRST && fd_store_look_into(fd, is_journal);
-  if (!is_journal && (!usable || !state_read(name, codec, failure))) {
+  if (!is_journal && (!usable || !state_receive(name, false, failure))) {
     image_look_away();
     close_range(FIRST, ~0U, 0);
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "it is none of framed, of another version, or not whole");
@@ -101,28 +101,6 @@ static enum exec_receipt exec_find(struct codec *codec, struct failure *failure)
   return is_journal ? EXEC_NONE : EXEC_WHOLE;
 }
 
-/* A number that makes no sense may be that of a descriptor which this process opens for itself: only those that are open by now
- * are to be had, and the image is nobody's. */
-static void map_given(struct codec *codec) {
-  DIR *folder = opendir("/proc/self/fd");
-  const struct dirent *entry;
-  while (folder && (entry = readdir(folder)) != NULL) {
-    int fd = (int)strtol(entry->d_name, NULL, 10); /* "." and ".." are 0 */
-    if (fd >= FIRST && fd != dirfd(folder)) {
-      codec_map(codec, fd, fd);
-    }
-  }
-  codec->same_descriptors = !folder;
-  if (folder) {
-    closedir(folder);
-  } else {
-    codec_map(codec, image_left_fd(), image_left_fd());
-  }
-  for (unsigned i = 0; i < codec->descriptor_count; i++) {
-    codec->descriptors[i].taken = codec->descriptors[i].now == image_left_fd();
-  }
-}
-
 /* The manager keeps its own of each until it has read that it need not, and sockets of which it has one look like those of
  * another daemon. */
 static void wait_for_manager(void) {
@@ -131,10 +109,10 @@ static void wait_for_manager(void) {
   }
 }
 
-enum exec_receipt exec_receive(struct codec *codec, struct failure *failure) {
-  enum exec_receipt receipt = exec_find(codec, failure);
-  if (receipt == EXEC_WHOLE && !codec->by_manager) {
-    map_given(codec);
+enum exec_receipt exec_receive(struct failure *failure) {
+  enum exec_receipt receipt = exec_find(failure);
+  if (receipt == EXEC_WHOLE && !state_left()->by_manager) {
+    fd_table_receive(false);
   } else if (receipt == EXEC_UNUSABLE) {
     wait_for_manager();
   }
@@ -142,38 +120,26 @@ enum exec_receipt exec_receive(struct codec *codec, struct failure *failure) {
   return receipt;
 }
 
-void exec_discard(struct codec *codec) {
-  if (codec->by_manager) {
-    if (codec->live) {
-      fd_store_find_listeners(codec);
-    }
+void exec_discard(void) {
+  fd_table_close_rest(!state_left()->by_manager);
+  if (state_left()->by_manager) {
     fd_store_withdraw();
-    codec_close_rest(codec); /* the others are sockets that the manager listens on for us */
     wait_for_manager();
   } else {
     image_look_away();
-    close_range(FIRST, ~0U, 0);
+    exec_use_reserve();
+    int own = image_fd(); /* which the table of descriptors may be in by now */
+    close_range(FIRST, own < 0 ? ~0U : (unsigned)own - 1, 0);
+    if (own >= 0) {
+      close_range((unsigned)own + 1, ~0U, 0);
+    }
+    exec_hold(1);
   }
-  codec_clear(codec);
 }
 
 void exec_allow_signals(const sigset_t *held) { pthread_sigmask(SIG_SETMASK, held, NULL); }
 
 /* -- out ----------------------------------------------------------------------------------------------------------- */
-
-static bool exec_pass(int fd, bool stays) {
-  int flags = fcntl(fd, F_GETFD);
-  return flags >= 0 && fcntl(fd, F_SETFD, stays ? flags & ~FD_CLOEXEC : flags | FD_CLOEXEC) == 0;
-}
-
-/* One that is not kept would be missed by the next image, or be another one there. */
-static bool keep_all(const struct codec *codec, bool stays) {
-  bool all = exec_pass(image_fd(), stays);
-  for (unsigned i = 0; i < codec->descriptor_count; i++) {
-    all = exec_pass(codec->descriptors[i].now, stays) && all;
-  }
-  return all;
-}
 
 static bool name_state(int image, uint64_t name) {
   char text[64];
@@ -198,14 +164,10 @@ static bool exec_run(const char *program, struct failure *failure) {
                      "cannot execute '%s': %s", program, strerror(error));
 }
 
-bool exec_execute(const char *program, const struct codec *codec, struct failure *failure) {
-  void *state = state_write(codec, failure);
-  if (!state) {
-    return false;
-  }
+bool exec_execute(const char *program, void *state, struct failure *failure) {
   exec_use_reserve();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (!keep_all(codec, true)) {
+  if (!fd_table_stay(true)) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "a descriptor cannot be handed over: %s", strerror(errno));
   } else if (!name_state(image_fd(), image_name(state))) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to hand over");
@@ -213,7 +175,7 @@ bool exec_execute(const char *program, const struct codec *codec, struct failure
     exec_run(program ? program : SELF, failure);
   }
   unsetenv(VARIABLE);
-  keep_all(codec, false);
+  fd_table_stay(false);
   image_free(state);
   exec_reserve();
   return false;
@@ -221,17 +183,9 @@ bool exec_execute(const char *program, const struct codec *codec, struct failure
 
 /* -- once more ------------------------------------------------------------------------------------------------------- */
 
-static bool keep_given(const struct codec *codec) {
-  bool all = !codec->same_descriptors && codec_has_all(codec) && exec_pass(image_left_fd(), true);
-  for (unsigned i = 0; i < codec->descriptor_count && all; i++) {
-    all = exec_pass(codec->descriptors[i].now, true);
-  }
-  return all;
-}
-
 /* The next image gets the state the way this one got it: from the service manager, or by the variable. */
-static bool pass_state(const struct codec *codec) {
-  return state_write_again(codec) && (codec->by_manager ? systemd_pass_again() : name_state(image_left_fd(), call.name));
+static bool pass_state(void) {
+  return state_left()->by_manager ? systemd_pass_again() : name_state(image_left_fd(), call.name);
 }
 
 /* All signals are blocked here, so that those raised wait for the next image. */
@@ -244,14 +198,14 @@ static void ask_next(bool stops, bool reloads) {
   }
 }
 
-bool exec_repeat(const struct codec *codec, bool stops, bool reloads, struct failure *failure) {
+bool exec_repeat(bool stops, bool reloads, struct failure *failure) {
   sigset_t all, before;
   exec_use_reserve();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (!keep_given(codec) || !pass_state(codec)) {
+  if (!fd_table_stay_as_received() || !pass_state()) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over is not as it came");
   } else {
-    if (codec->by_manager) {
+    if (state_left()->by_manager) {
       fd_store_repeat();
     }
     sigfillset(&all);
@@ -271,7 +225,7 @@ void exec_start_over(bool was_killed, struct failure *failure) {
   }
   wait_for_manager();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (was_killed && !(exec_pass(image_left_fd(), true) && name_state(image_left_fd(), 0))) {
+  if (was_killed && !(fcntl(image_left_fd(), F_SETFD, 0) == 0 && name_state(image_left_fd(), 0))) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to begin anew");
     return;
   }

@@ -1,8 +1,8 @@
 /*
- * The handover: this process executes a program in its place and leaves it a codec, with the descriptors that lie on it.
+ * The handover: this process executes a program in its place and leaves it a state, with the descriptors that are wanted.
  *
  * The process number stays, so that whoever supervises it sees nothing; memory, threads and device contexts go. What comes
- * after exec finds the codec by an environment variable. A codec that is not whole, or of another version, counts as none: all
+ * after exec finds the state by an environment variable. One that is not whole, or of another version, counts as none: all
  * descriptors are closed, and the daemon starts as it would without one.
  */
 #ifndef FRAMED_STATE_EXEC_H
@@ -11,7 +11,6 @@
 #include <signal.h>
 
 #include "daemon/base/failure.h"
-#include "daemon/state/codec.h"
 
 /* First of all in main(): how this program was called, and where it was installed then. */
 void exec_remember(char **argv);
@@ -20,15 +19,16 @@ const char *exec_program(void);
 
 enum exec_receipt { EXEC_NONE, EXEC_WHOLE, EXEC_UNUSABLE };
 
-/* Before anything is opened: what the process before left. UNUSABLE: with a sentence, and every descriptor is closed. */
-enum exec_receipt exec_receive(struct codec *codec, struct failure *failure);
+/* Before anything is opened: what the process before left, in state_left(). UNUSABLE: with a sentence, and every descriptor is
+ * closed. */
+enum exec_receipt exec_receive(struct failure *failure);
 /* What becomes of a daemon that cannot go on, for the log. Sockets that the service manager passed can only be had from it
  * again. */
 #define EXEC_BEGINS_ANEW "the daemon begins anew without its connections"
 #define EXEC_ENDS        "the daemon ends, so that the service manager, which has its sockets, starts it anew"
 
-/* Gives up a whole codec: every descriptor that came with it is closed. */
-void exec_discard(struct codec *codec);
+/* Gives up a whole state: every descriptor that came with it is closed. */
+void exec_discard(void);
 /* A handover needs descriptors even if clients have all others: some are held in reserve for that, all of them from the first
  * exec_reserve() on. */
 void exec_use_reserve(void);
@@ -36,14 +36,14 @@ void exec_reserve(void);
 /* Signals wait from exec until now, but for those that are held. */
 void exec_allow_signals(const sigset_t *held);
 
-/* Executes the program (NULL: this one, even if its file is gone), which finds the codec. Returns only if that fails; then all
- * is as before. No other thread may open a descriptor meanwhile. */
-bool exec_execute(const char *program, const struct codec *codec, struct failure *failure);
-/* Executes this program once more with the codec that it received, of which nothing has been given back. `stops`, `reloads`:
+/* Executes the program (NULL: this one, even if its file is gone), which finds the state, a record that is taken over. Returns
+ * only if that fails; then all is as before. No other thread may open a descriptor meanwhile. */
+bool exec_execute(const char *program, void *state, struct failure *failure);
+/* Executes this program once more with the state that it received, of which nothing has been given back. `stops`, `reloads`:
  * somebody asked for that meanwhile, and the next one is to do it. Returns only if that fails; then descriptors may have lost
  * their meaning. */
-bool exec_repeat(const struct codec *codec, bool stops, bool reloads, struct failure *failure);
-/* Executes this program anew, with nothing but the journal of a process that `was_killed`; signals wait as with a codec.
+bool exec_repeat(bool stops, bool reloads, struct failure *failure);
+/* Executes this program anew, with nothing but the journal of a process that `was_killed`; signals wait as with a state.
  * Returns only if that fails. */
 void exec_start_over(bool was_killed, struct failure *failure);
 

@@ -7,25 +7,21 @@
 
 #define IMAGE "image-" /* its name there begins so, and ends with when it was made: the latest counts */
 
-enum { NAME = 64, MOST_NEW_FILES = 64 };
-
-/* The file at the path is still this one as long as all of this fits; the time is that of its making, since nobody writes to
- * it. */
-struct new_file {
-  char path[sizeof((struct sockaddr_un *)NULL)->sun_path]; /* empty: none */
-  dev_t device;
-  ino_t inode;
-  struct timespec made;
+enum {
+  NAME = 64,
+  OTHERS = 2 /* beside descriptors of the table: the image, for a moment beside that of the process before */
 };
 
 struct fd_store_front {
-  struct fd_store_heartbeat heartbeat; /* first: the one thing that other versions know */
-  _Atomic uint64_t state, journal;     /* names of records; 0: none */
-  struct new_file new_files[MOST_NEW_FILES];
+  struct fd_store_heartbeat heartbeat;    /* first: the one thing that other versions know */
+  _Atomic uint64_t state, journal, table; /* names of records; 0: none */
 };
 
-/* Passes a journal through a codec, both ways. */
-void fd_store_pass_journal(struct history *history, char **files, struct codec *codec);
+/* What a process needs to know which can make nothing of a state. */
+struct journal {
+  struct history history;
+  char files[]; /* as fd_store_list() writes them; without an end: any file may be dirty */
+};
 
 /* Under which name an image lies there that was made then. */
 const char *fd_store_image_name(uint64_t born, char name[NAME]);

@@ -16,8 +16,6 @@
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
-enum { MOST_LISTENERS = 1024 };
-
 enum { LONGEST_NAME = 256 }; /* of a descriptor there */
 
 static struct {
@@ -26,31 +24,9 @@ static struct {
   struct history history;
   char *files; /* as fd_store_list() writes them; NULL: any file may be dirty */
   struct fd_store_heartbeat heartbeat;
-  int listeners[MOST_LISTENERS]; /* -1 once taken */
-  bool passed[MOST_LISTENERS];   /* the manager passes it at every start */
-  unsigned listener_count;
 } last;
 
 /* -- out of the store -------------------------------------------------------------------------------------------------- */
-
-static bool is_this(const struct new_file *file) {
-  struct stat there;
-  return memchr(file->path, '\0', sizeof file->path) && lstat(file->path, &there) == 0 && S_ISSOCK(there.st_mode) &&
-         there.st_dev == file->device && there.st_ino == file->inode && there.st_mtim.tv_sec == file->made.tv_sec &&
-         there.st_mtim.tv_nsec == file->made.tv_nsec;
-}
-
-/* Removes files of sockets that nobody can connect to, since a reload was making them when its process was killed. */
-static void remove_new_files(int fd) {
-  struct new_file file;
-  off_t at = IMAGE_FRONT + (off_t)offsetof(struct fd_store_front, new_files);
-  for (unsigned i = 0; i < MOST_NEW_FILES && pread(fd, &file, sizeof file, at) == (ssize_t)sizeof file; i++) {
-    if (file.path[0] != '\0' && is_this(&file)) {
-      unlink(file.path); /* whoever binds there next replaces one that stays */
-    }
-    at += (off_t)sizeof file;
-  }
-}
 
 /* A beat that cannot have been was one: nobody knows when. */
 static void recall_heartbeat(int fd) {
@@ -65,15 +41,15 @@ static void recall_heartbeat(int fd) {
 
 /* Without a journal any file may be dirty. */
 static void recall_journal(void) {
+  struct left left;
   const struct fd_store_front *front = image_left_front();
-  struct codec codec = {0};
-  struct failure failure;
   last.killed = front && last.heartbeat.last > 0;
-  if (last.killed && state_read(front->journal, &codec, &failure)) {
-    fd_store_pass_journal(&last.history, &last.files, &codec);
-    last.has_journal = codec_is_at_end(&codec);
+  if (last.killed && state_read(front->journal, &left) && left.length >= sizeof(struct journal)) {
+    const struct journal *journal = left.bytes;
+    size_t length = left.length - sizeof *journal;
+    last.has_journal = history_adopt(&last.history, &journal->history);
+    last.files = last.has_journal && length > 0 ? strndup(journal->files, length) : NULL;
   }
-  codec_clear(&codec);
 }
 
 bool fd_store_look_into(int fd, bool was_killed) {
@@ -110,18 +86,17 @@ static int take_image(void) {
 /* -- all of that -------------------------------------------------------------------------------------------------------- */
 
 /* The journal is for a process that can make nothing of the state; that of an orderly end says more. */
-static bool read_image(int fd, struct codec *codec, struct failure *failure) {
-  remove_new_files(fd);
+static bool read_image(int fd, struct failure *failure) {
   bool usable = image_look_into(fd);
   recall_heartbeat(fd);
   recall_journal();
   const struct fd_store_front *front = image_left_front();
   bool is_there = front ? front->state != 0 : last.heartbeat.last != 0;
-  bool whole = usable && front && is_there && state_read(front->state, codec, failure);
+  bool whole = usable && front && is_there && state_receive(front->state, true, failure);
   if (is_there && !usable) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "its memory is of another version, or its process failed by itself");
   }
-  last.killed = last.killed && !(whole && !codec->live);
+  last.killed = last.killed && !(whole && !state_left()->live);
   if (!front) {
     fd_received_forget_image();
   }
@@ -134,92 +109,30 @@ static void drop_unknown(void) {
   for (int fd = systemd_take_kept("", name, sizeof name); fd >= 0; fd = systemd_take_kept("", name, sizeof name)) {
     systemd_forget(name);
     if (fd_table_is_listener(fd)) {
-      fd_store_found(fd, false);
+      fd_table_listen(fd, "", false, false, &(struct stat){0});
+      fd_table_set_aside(fd);
     } else {
       close(fd);
     }
   }
 }
 
-bool fd_store_receive(struct codec *codec, struct failure *failure) {
-  struct codec carried = {0};
+bool fd_store_receive(struct failure *failure) {
   failure->text[0] = '\0';
   if (!fd_store_is_there()) {
     return false;
   }
   int fd = take_image();
-  bool whole = fd >= 0 && read_image(fd, codec, failure);
-  fd_table_take(whole ? codec : &carried);
-  fd_received_leave(whole, last.heartbeat.takers);
-  if (whole) {
-    codec->by_manager = true;
-  } else {
-    fd_store_find_listeners(&carried);
-    codec_close_rest(&carried);
-    codec_clear(&carried);
+  bool whole = fd >= 0 && read_image(fd, failure);
+  fd_received_leave(whole, last.heartbeat.takers); /* before anything that this process may die of */
+  fd_table_receive(true);
+  if (!whole) {
+    fd_table_close_rest(false);
+    fd_table_begin();
     fd_table_forget_others();
   }
   drop_unknown();
   return whole;
-}
-
-/* -- its listeners ------------------------------------------------------------------------------------------------------ */
-
-void fd_store_found(int fd, bool passed) {
-  if (last.listener_count < MOST_LISTENERS) {
-    last.passed[last.listener_count] = passed;
-    last.listeners[last.listener_count++] = fd;
-  } else {
-    close(fd);
-  }
-}
-
-void fd_store_find_listeners(struct codec *codec) {
-  for (unsigned i = 0; i < codec->descriptor_count; i++) {
-    struct codec_descriptor *descriptor = &codec->descriptors[i];
-    if (!descriptor->taken && fd_table_is_listener(descriptor->now)) {
-      descriptor->taken = true;
-      fd_store_found(descriptor->now, false);
-    }
-  }
-}
-
-static bool is_at(int fd, const char *path) {
-  struct sockaddr_un address = {0};
-  socklen_t length = sizeof address - 1;
-  return getsockname(fd, (struct sockaddr *)&address, &length) == 0 && address.sun_family == AF_UNIX &&
-         strcmp(address.sun_path, path) == 0;
-}
-
-int fd_store_take_listener(const char *path, bool *passed) {
-  for (unsigned i = 0; i < last.listener_count; i++) {
-    int fd = last.listeners[i];
-    if (fd >= 0 && is_at(fd, path)) {
-      last.listeners[i] = -1;
-      *passed = last.passed[i];
-      return fd;
-    }
-  }
-  return -1;
-}
-
-int fd_store_take_listener_at(const struct sockaddr *address, socklen_t length) {
-  int found = -1;
-  for (unsigned i = 0; i < last.listener_count; i++) {
-    struct sockaddr_storage there = {0};
-    socklen_t size = sizeof there;
-    int fd = last.listeners[i];
-    if (fd < 0 || getsockname(fd, (struct sockaddr *)&there, &size) != 0 || there.ss_family == AF_UNIX) {
-      continue;
-    }
-    last.listeners[i] = -1;
-    if (found < 0 && size == length && memcmp(&there, address, length) == 0) {
-      found = fd;
-    } else {
-      close(fd);
-    }
-  }
-  return found;
 }
 
 /* -- what it noted ------------------------------------------------------------------------------------------------------ */
@@ -242,9 +155,8 @@ bool fd_store_is_dirty(const char *lines, const char *file, uint64_t *result_byt
   return false;
 }
 
-bool fd_store_recover(struct history *history, struct fd_store_heartbeat *heartbeat) {
-  *history = last.history;
-  *heartbeat = last.heartbeat;
+bool fd_store_recover(struct history *history) {
+  *history = last.killed && last.has_journal ? last.history : *history;
   return last.killed && last.has_journal;
 }
 
@@ -267,12 +179,7 @@ bool fd_store_was_writing(const char *file, uint64_t *result_bytes) {
 
 void fd_store_forget_last(void) {
   image_look_away();
-  for (unsigned i = 0; i < last.listener_count; i++) {
-    if (last.listeners[i] >= 0) {
-      close(last.listeners[i]);
-    }
-  }
-  last.listener_count = 0;
+  fd_table_close_rest(true);
   free(last.files);
   last.files = NULL;
   last.has_journal = last.killed = false;

@@ -37,6 +37,7 @@ void fd_received_forget_image(void) {
   }
 }
 
+/* Also that of an image of another version, which is not there to read. */
 static bool write_front(size_t offset, uint64_t number) {
   return pwrite(image_left_fd(), &number, sizeof number, IMAGE_FRONT + (off_t)offset) == (ssize_t)sizeof number;
 }

@@ -1,8 +1,8 @@
 #include "daemon/state/fd_store.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -15,16 +15,13 @@
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
-enum { OTHERS = 2 /* the image, for a moment beside that of the process before */ };
-
 static_assert(sizeof(struct fd_store_front) <= IMAGE_FRONT_BYTES, "it fits the front of the image");
 
 static struct {
-  void *state, *journal;                  /* in the image; NULL: none */
-  atomic_bool marked;                     /* also by whoever prepares pipelines */
-  bool unsaid;                            /* something of the state could not be said */
-  bool image;                             /* the image lies there */
-  _Atomic(struct fd_store_front *) front; /* NULL: nothing was noted yet. Whoever makes sockets looks there, too. */
+  void *state, *journal;        /* in the image; NULL: none */
+  bool unsaid;                  /* something of the state could not be said */
+  bool image;                   /* the image lies there */
+  struct fd_store_front *front; /* NULL: nothing was noted yet */
 } keeper;
 
 bool fd_store_is_there(void) { return systemd_keeps() > 0; }
@@ -45,35 +42,33 @@ static bool keep_image(void) {
   return keeper.image;
 }
 
-/* Writes a record, and its name to its place; what stood there counts until then. Without a codec there is none. */
-static bool put_record(const struct codec *codec, void **record, _Atomic uint64_t *place) {
-  struct failure failure; /* without a state the next process knows less of this one, and nothing else */
-  void *next = codec ? state_write(codec, &failure) : NULL;
+/* Puts the name of a record to its place; what stood there counts until then. NULL: there is none. */
+static bool put_record(void *next, void **record, _Atomic uint64_t *place) {
   atomic_store(place, image_name(next));
   image_free(*record);
   *record = next;
   return next;
 }
 
-static bool put_state(const struct codec *codec) {
-  struct fd_store_front *front = codec || keeper.state ? image_front() : NULL;
-  return front && put_record(codec, &keeper.state, &front->state);
+static bool put_state(void *state) {
+  struct fd_store_front *front = state || keeper.state ? image_front() : NULL;
+  return front && put_record(state, &keeper.state, &front->state);
 }
 
 /* -- an orderly end ------------------------------------------------------------------------------------------------- */
 
-bool fd_store_keep(const struct codec *codec, struct failure *failure) {
-  unsigned needed = codec->descriptor_count + OTHERS, room = systemd_keeps();
+bool fd_store_keep(void *state, struct failure *failure) {
+  unsigned needed = fd_table_needed() + OTHERS, room = systemd_keeps();
   if (needed > room) { /* systemd would drop the last ones without a word to us */
+    image_free(state);
     const char *remedy = needed > SYSTEMD_MOST_KEPT ? "serve fewer connections: there is room for 8192 descriptors at most"
                                                     : "raise FileDescriptorStoreMax= and FDSTORE in the unit, to 8192 at most";
     return failure_set(failure, EXIT_STATUS_INTERNAL, remedy,
                        "the service manager keeps fewer descriptors (%u) than there are (%u)", room, needed);
   }
-  fd_table_make_room(codec, false, room_of_descriptors());
-  bool all = fd_table_all(codec, false);
+  bool all = fd_table_keep(false, room_of_descriptors());
   fd_table_forget_others();
-  if (!all || !keep_image() || !put_state(codec) || !systemd_has_read()) {
+  if (!put_state(state) || !all || !keep_image() || !systemd_has_read()) {
     fd_store_withdraw(); /* it may have all of it, and the next process would take that for where this one stopped */
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the service manager does not say whether it kept everything");
   }
@@ -82,100 +77,57 @@ bool fd_store_keep(const struct codec *codec, struct failure *failure) {
 
 /* -- at all times ---------------------------------------------------------------------------------------------------- */
 
-void fd_store_mark(void) { keeper.marked = true; }
-
-bool fd_store_is_marked(void) { return keeper.marked; }
-
-void fd_store_keep_state(const struct codec *codec, bool whole) {
-  keeper.marked = false;
-  if (!fd_store_is_there()) {
-    return;
-  }
-  bool fits = whole && codec->descriptor_count <= room_of_descriptors();
+void fd_store_keep_state(void *state) {
+  bool fits = state && image_outlives() && fd_table_needed() <= room_of_descriptors();
   if (!fits) {
     put_state(NULL); /* before what it tells of */
   }
-  fd_table_make_room(codec, !fits, room_of_descriptors());
-  bool all = fd_table_all(codec, !fits);
-  if (fits) {
-    all = all && keep_image();
-    all = put_state(all ? codec : NULL) && all;
+  bool all = fd_table_keep(!fits, room_of_descriptors()) && (!fits || keep_image());
+  put_state(fits && all ? state : NULL);
+  if (!fits || !all) {
+    image_free(state);
   }
   keeper.unsaid = !fd_table_forget_others() || !all;
 }
 
 void fd_store_try_again(void) {
   if (keeper.unsaid) {
-    fd_store_mark();
+    fd_table_mark();
   }
   if (keeper.front) {
     keep_image();
   }
 }
 
-void fd_store_pass_journal(struct history *history, char **files, struct codec *codec) {
-  history_pass(history, codec);
-  codec_pass_text(codec, files);
-}
-
 void fd_store_list(FILE *out, const char *path, uint64_t result_bytes) {
   fprintf(out, "%llu %zu %s\n", (unsigned long long)result_bytes, strlen(path), path);
 }
 
-void fd_store_note(struct history *history, char *files) {
+/* Without memory for a journal the next process knows less of this one, and nothing else. */
+void fd_store_note(const struct history *history, const char *files) {
   struct fd_store_front *front = fd_store_is_there() ? image_front() : NULL;
+  size_t length = sizeof(struct journal) + (files ? strlen(files) + 1 : 0);
+  struct journal *journal = front ? malloc(length) : NULL;
   if (!front) {
     return;
   }
-  struct codec codec;
-  codec_begin(&codec);
-  fd_store_pass_journal(history, &files, &codec);
-  put_record(&codec, &keeper.journal, &front->journal);
-  codec_clear(&codec);
+  if (journal) {
+    journal->history = *history;
+    memcpy(journal->files, files ? files : "", length - sizeof *journal);
+  }
+  put_record(journal ? state_write(journal, length, true) : NULL, &keeper.journal, &front->journal);
+  free(journal);
   if (!keeper.front) {
     front->heartbeat.last = clock_now();
-    atomic_store(&keeper.front, front);
+    keeper.front = front;
   }
   keep_image();
 }
 
-/* -- files that are new ---------------------------------------------------------------------------------------------- */
-
-/* The entry of that path, or an empty one for none. */
-static struct new_file *find_new_file(const char *path) {
-  struct fd_store_front *front = atomic_load(&keeper.front);
-  for (unsigned i = 0; front && i < MOST_NEW_FILES; i++) {
-    if (strcmp(front->new_files[i].path, path) == 0) {
-      return &front->new_files[i];
-    }
-  }
-  return NULL;
-}
-
-/* The path comes last: this process may be killed in between. */
-void fd_store_note_new_file(const char *path, const struct stat *made) {
-  struct new_file *file = find_new_file("");
-  if (file && strlen(path) < sizeof file->path) {
-    file->device = made->st_dev;
-    file->inode = made->st_ino;
-    file->made = made->st_mtim;
-    atomic_signal_fence(memory_order_release);
-    memcpy(file->path, path, strlen(path) + 1);
-  }
-}
-
-void fd_store_forget_new_file(const char *path) {
-  struct new_file *file = find_new_file(path);
-  if (file) {
-    file->path[0] = '\0';
-  }
-}
-
 void fd_store_beat(int64_t now, uint64_t clients) {
-  struct fd_store_front *front = atomic_load(&keeper.front);
-  if (front) {
-    front->heartbeat.clients = clients;
-    front->heartbeat.last = now;
+  if (keeper.front) {
+    keeper.front->heartbeat.clients = clients;
+    keeper.front->heartbeat.last = now;
   }
 }
 
@@ -183,7 +135,7 @@ void fd_store_withdraw(void) {
   char name[NAME];
   fd_store_release();
   put_state(NULL);
-  fd_table_forget_others();
+  fd_table_withdraw();
   keeper.image = keeper.image && !systemd_forget(fd_store_image_name(image_born(), name));
 }
 
@@ -193,7 +145,7 @@ void fd_store_end(void) {
   fd_store_withdraw();
 }
 
-void fd_store_note_again(struct history *history, char *files, const struct fd_store_heartbeat *heartbeat) {
+void fd_store_note_again(const struct history *history, const char *files, const struct fd_store_heartbeat *heartbeat) {
   fd_store_note(history, files);
   fd_store_beat(heartbeat->last, heartbeat->clients);
 }

@@ -10,24 +10,21 @@
 
 #include <stdio.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 
 #include "daemon/base/failure.h"
 #include "daemon/measure/history.h"
-#include "daemon/state/codec.h"
 
 /* Whether there is a store. */
 bool fd_store_is_there(void);
 
 /* -- an orderly end ------------------------------------------------------------------------------------------------- */
 
-/* Gives the codec and all descriptors on it to the store; then this process may end. */
-bool fd_store_keep(const struct codec *codec, struct failure *failure);
+/* Gives the state, a record that is taken over, and all descriptors that are wanted to the store; then this process may end. */
+bool fd_store_keep(void *state, struct failure *failure);
 /* What fd_store_keep() gave, or what was noted until a kill. False: there is nothing, or (with a sentence) nothing of use.
  * Until fd_store_release() it also stays in the store, for the next process if this one is killed before it has touched
  * anything; but not for ever. */
-bool fd_store_receive(struct codec *codec, struct failure *failure);
+bool fd_store_receive(struct failure *failure);
 /* From now on this process reads and writes what it received, so that it is of no use to any other. Idempotent. */
 void fd_store_release(void);
 /* The next image of this process receives the same: nothing of it was touched, and that image does not count as another
@@ -43,23 +40,15 @@ struct fd_store_heartbeat {
   uint64_t takers;  /* how many processes have received what it left */
 };
 
-/* What the state says has changed, and fd_store_keep_state() is due. */
-void fd_store_mark(void);
-bool fd_store_is_marked(void);
-/* Replaces the state by one that is live, with all descriptors on it; without `whole`, or where there is not room for all, by
- * the listening sockets alone. */
-void fd_store_keep_state(const struct codec *state, bool whole);
+/* Replaces the state by this record (NULL: there is no memory), with all descriptors that are wanted; where there is not room
+ * for all, by the listening sockets alone. */
+void fd_store_keep_state(void *state);
 /* What could not be said is due once more. */
 void fd_store_try_again(void);
 /* Replaces the journal, which is for a process that can make nothing of the state: `files` were written by fd_store_list(),
  * each with the size of a whole result there (0: unknown); NULL: any file may be dirty. */
-void fd_store_note(struct history *history, char *files);
+void fd_store_note(const struct history *history, const char *files);
 void fd_store_list(FILE *out, const char *path, uint64_t result_bytes);
-/* The file of a socket was made, and no pipeline uses it yet: a process after this one removes it. From any thread; only one at
- * a time is at such files. A file that there is no room to note stays behind. */
-void fd_store_note_new_file(const char *path, const struct stat *made);
-/* A pipeline uses the file of that socket, or it is gone. */
-void fd_store_forget_new_file(const char *path);
 /* Says that this process still runs, with so many clients. */
 void fd_store_beat(int64_t now, uint64_t clients);
 /* Takes back all descriptors that lie there, also what was received. */
@@ -67,17 +56,15 @@ void fd_store_withdraw(void);
 /* This process ends by itself: the next one takes nobody for killed. */
 void fd_store_end(void);
 /* The journal and the heartbeat of the process before take the place of this one's. */
-void fd_store_note_again(struct history *history, char *files, const struct fd_store_heartbeat *heartbeat);
+void fd_store_note_again(const struct history *history, const char *files, const struct fd_store_heartbeat *heartbeat);
 
 /* -- after the other kind of end: fd_recall.c, as is fd_store_receive() ---------------------------------------------- */
 
 /* The image of the process before, which executed this one or, as it is known here, `was_killed`; takes the descriptor over.
  * Whether what it holds is of use. */
 bool fd_store_look_into(int fd, bool was_killed);
-/* Whether a process before this one ended without a word; `history` and `heartbeat` are its own. From then on
- * fd_store_was_writing() and fd_store_take_listener() know of it. */
-bool fd_store_recover(struct history *history, struct fd_store_heartbeat *heartbeat);
-/* The heartbeat alone, where the state tells the rest. */
+/* Whether a process before this one ended without a word, and left its history. */
+bool fd_store_recover(struct history *history);
 struct fd_store_heartbeat fd_store_last_heartbeat(void);
 /* Whether a process before this one was killed. */
 bool fd_store_was_killed(void);
@@ -87,14 +74,6 @@ bool fd_store_was_writing(const char *file, uint64_t *result_bytes);
 void fd_store_recall_again(void);
 /* Whether such a list has the file, or is none; then any file may be dirty, and `result_bytes` stays. */
 bool fd_store_is_dirty(const char *lines, const char *file, uint64_t *result_bytes);
-/* That process's listener at the path, or -1; `passed`: whether the manager passes it at every start. */
-int fd_store_take_listener(const char *path, bool *passed);
-/* The same for an address of TCP. Its listeners elsewhere are closed: they may be in the way of a socket at this address. */
-int fd_store_take_listener_at(const struct sockaddr *address, socklen_t length);
-/* A listener of that process, for fd_store_take_listener() to give. */
-void fd_store_found(int fd, bool passed);
-/* The same for all in this codec that nobody has taken. */
-void fd_store_find_listeners(struct codec *codec);
 /* This process serves: listeners that nobody took are closed, and its files are its own. */
 void fd_store_forget_last(void);
 

@@ -1,7 +1,10 @@
 /*
- * The table of descriptors of this process that lie in the service manager's store: each under its place in the table, where it
- * stays over all processes that go on with it. What enters the table is given to the store, and what leaves it is taken away;
- * its place is free once the manager was told so.
+ * The table of descriptors that the next process is to have. It lies in the image, so that the next one finds there what each
+ * number meant; where there is a service manager's store, each lies there under its place in the table, where it stays over all
+ * processes that go on with it. What leaves the table is taken away there, and its place is free once the manager was told so.
+ *
+ * Listening sockets are in the table as long as they are in use, and are found again by their addresses. All others are there
+ * if the last state that was written has them.
  *
  * A number may come to mean another file between two looks, and the store would go on with the one before: so each is also
  * known by its device and inode.
@@ -10,22 +13,57 @@
 #define FRAMED_STATE_FD_TABLE_H
 
 #include <stdbool.h>
-
-#include "daemon/state/codec.h"
+#include <sys/socket.h>
+#include <sys/stat.h>
 
 bool fd_table_is_listener(int fd);
-/* For writing a codec for the manager, on which descriptors are passed by their places. */
-void fd_table_begin(struct codec *codec);
-/* Every descriptor in the codec lies there from then on, or every listener. False: not all of them do. */
-bool fd_table_all(const struct codec *codec, bool listeners_only);
-/* If there is no `room` for those that fd_table_all() would not give beside those that it would, takes the former away: else
- * the store would leave out others without a word. */
-void fd_table_make_room(const struct codec *codec, bool listeners_only, unsigned room);
-/* Takes away those that have not been on such a codec since this was called last. False: the manager was not told of all. */
+
+/* -- this process's ------------------------------------------------------------------------------------------------- */
+
+/* [any thread] Descriptors have changed, and it is due to tell which are to be kept. A listener that comes or goes, and one
+ * that leaves, says so by itself. */
+void fd_table_mark(void);
+bool fd_table_is_marked(void);
+
+/* What is to be kept is told from here on: each descriptor in use (-1: none). If there is no memory for one, not all is kept.
+ */
+void fd_table_begin(void);
+void fd_table_want(int fd);
+/* Gives the store what is wanted and not there yet, or (all that stays wanted then) the listeners alone, if not more than
+ * `room` would lie there. False: not all of it does. */
+bool fd_table_keep(bool listeners_only, unsigned room);
+/* How many a store has to keep. */
+unsigned fd_table_needed(void);
+/* Takes away all of them. */
+void fd_table_withdraw(void);
+/* Takes away those that are not wanted. False: the manager was not told of all. */
 bool fd_table_forget_others(void);
-/* What lies there, for the next image of this process. */
-void fd_table_pass(struct codec *codec);
-/* Takes what lies there onto the codec of a process before this one. */
-void fd_table_take(struct codec *codec);
+/* Those that are wanted stay open for the next program, or do not. */
+bool fd_table_stay(bool stay);
+
+/* The descriptor takes the place of another one, and is wanted before anything says so. */
+void fd_table_enter(int fd);
+/* [any thread] A listening socket comes into use, for whoever knows it by that path or address; one that is `passed` by the
+ * manager at every start, or one that has made that file. One that `is_new` is not in use yet: should this process be killed,
+ * the next one removes its file. */
+void fd_table_listen(int fd, const char *path, bool passed, bool is_new, const struct stat *file);
+/* [any thread] A descriptor is to be closed, after which its number may mean another one. */
+void fd_table_leave(int fd);
+/* [any thread] Nobody uses it for now: fd_table_take_listener() may give it again. */
+void fd_table_set_aside(int fd);
+
+/* -- what came from the process before ------------------------------------------------------------------------------ */
+
+/* Takes what came, by exec or from the store, where the image that was left says what it is. */
+void fd_table_receive(bool by_manager);
+/* The number that the descriptor has now which had this one, or -1; it is taken once, and belongs to the caller. */
+int fd_table_take(int before);
+/* [any thread] The listener at a path, or at that address of TCP, that nobody has taken, or -1; `file`: which it made, or
+ * zeros. Of TCP, listeners elsewhere are closed: they may be in the way of a socket at this address. */
+int fd_table_take_listener(const char *path, const struct sockaddr *tcp, socklen_t length, bool *passed, struct stat *file);
+/* Whether all that came is still what it was; then it stays open for the next program. */
+bool fd_table_stay_as_received(void);
+/* Closes what nobody took, but for listeners; or those as well which the manager does not pass. */
+void fd_table_close_rest(bool listeners);
 
 #endif

@@ -35,7 +35,7 @@ static struct {
   pthread_mutex_t lock; /* for what follows, but for records that somebody has */
   unsigned char *base;  /* NULL: none yet */
   int fd;
-  uint64_t serial, used, pages; /* of these pages so many were ever given, and so many are there */
+  uint64_t serial, used, pages, most; /* of these pages so many were ever given, are there, and can be */
   struct record *free;
 } image = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
@@ -66,7 +66,12 @@ static bool open_image(void) {
     fd = -1;
   }
   int flags = MAP_NORESERVE | (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
-  void *base = mmap(NULL, MOST_PAGES * PAGE, PROT_READ | PROT_WRITE, flags, fd, 0);
+  image.most = MOST_PAGES;
+  void *base = mmap(NULL, image.most * PAGE, PROT_READ | PROT_WRITE, flags, fd, 0);
+  if (base == MAP_FAILED) { /* where addresses are limited, less has to do */
+    image.most = MOST_PAGES / 16;
+    base = mmap(NULL, image.most * PAGE, PROT_READ | PROT_WRITE, flags, fd, 0);
+  }
   if (base == MAP_FAILED) {
     if (fd >= 0) {
       close(fd);
@@ -90,7 +95,7 @@ static bool grow(uint64_t pages) {
   while (wanted < image.used + pages) {
     wanted *= 2;
   }
-  if (wanted > MOST_PAGES || (wanted > image.pages && image.fd >= 0 && !resize(image.fd, wanted))) {
+  if (wanted > image.most || (wanted > image.pages && image.fd >= 0 && !resize(image.fd, wanted))) {
     return false;
   }
   image.pages = wanted;
@@ -237,28 +242,23 @@ static const struct record *left_record(uint64_t page, enum image_kind kind) {
   return record->kind == (uint32_t)kind && record->serial != 0 && fits ? record : NULL;
 }
 
-static const void *left_body(uint64_t page, enum image_kind kind, size_t bytes) {
-  const struct record *record = left_record(page, kind);
-  return record && record->bytes == bytes ? record->body : NULL;
-}
-
-const void *image_left(uint64_t name, enum image_kind kind, size_t bytes) {
-  const void *body = left_body(name % MOST_PAGES, kind, bytes);
-  return body && record_of(body)->serial == name >> PAGE_BITS ? body : NULL;
-}
-
 const void *image_left_at(const void *address, enum image_kind kind, size_t bytes) {
   uintptr_t base = left.base ? ((const struct head *)left.base)->base : 0;
   uintptr_t at = (uintptr_t)address - offsetof(struct record, body) - base;
-  return address && at % PAGE == 0 ? left_body(at / PAGE, kind, bytes) : NULL;
+  const struct record *record = address && at % PAGE == 0 ? left_record(at / PAGE, kind) : NULL;
+  return record && record->bytes == bytes ? record->body : NULL;
 }
 
-const void *image_left_any(uint64_t name, enum image_kind kind, size_t *bytes, off_t *at) {
+const void *image_left(uint64_t name, enum image_kind kind, size_t *bytes) {
   const struct record *record = left_record(name % MOST_PAGES, kind);
   if (!record || record->serial != name >> PAGE_BITS) {
     return NULL;
   }
   *bytes = record->bytes;
-  *at = (off_t)(record->body - left.base);
   return record->body;
+}
+
+bool image_left_set(const void *at, const void *bytes, size_t count) {
+  off_t offset = left.base ? (const unsigned char *)at - left.base : 0;
+  return left.base && pwrite(left.fd, bytes, count, offset) == (ssize_t)count;
 }

@@ -1,10 +1,10 @@
 /*
  * The image: what this process works on and another one may go on with, in memory that outlives it.
  *
- * Sessions, sinks, readers and what belongs to them are made in records of one sparse memfd, and worked on there: nothing is
- * written a second time, whether or not anybody keeps the memory. The next process gets it by exec or from the service manager,
- * maps it beside its own, and adopts each object: it checks what it finds, takes what is no pointer, and sets its own pointers.
- * That is the same whether this process ended in order or was killed.
+ * Pipelines, sessions, sinks, readers and what belongs to them are made in records of one sparse memfd, and worked on there:
+ * nothing is written a second time, whether or not anybody keeps the memory. The next process gets it by exec or from the
+ * service manager, maps it beside its own, and adopts each object: it checks what it finds, takes what is no pointer, and sets
+ * its own pointers. That is the same whether this process ended in order or was killed.
  *
  * Who owns a record sets its mark before a read or a write, and before a change of several words that contradict each other
  * meanwhile. The stores of one thread are seen in their order by whoever maps the memory later, so a record without a mark is
@@ -19,7 +19,26 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum image_kind { IMAGE_FREE, IMAGE_STATE, IMAGE_SESSION, IMAGE_SINK, IMAGE_READER, IMAGE_BORROWER, IMAGE_PENDING, IMAGE_ROOM };
+enum image_kind {
+  IMAGE_FREE,
+  IMAGE_STATE,
+  IMAGE_TABLE,
+  IMAGE_SESSION,
+  IMAGE_SINK,
+  IMAGE_READER,
+  IMAGE_BORROWER,
+  IMAGE_PENDING,
+  IMAGE_ROOM,
+  IMAGE_PIPELINE,
+  IMAGE_INPUTS,
+  IMAGE_PRODUCERS,
+  IMAGE_OUTPUTS,
+  IMAGE_PLACE,
+  IMAGE_HANDSHAKES,
+  IMAGE_HANDSHAKE,
+  IMAGE_SERVER,
+  IMAGE_ENGINE
+};
 
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 
@@ -66,11 +85,11 @@ uint64_t image_left_born(void); /* 0: none is there, or none of this version */
 const void *image_left_front(void);
 int image_left_fd(void);    /* of that one, also if it was none; -1: there was none */
 void image_look_away(void); /* idempotent */
-/* The record of that name, if it is still of this kind and has so many bytes; else NULL. */
-const void *image_left(uint64_t name, enum image_kind kind, size_t bytes);
-/* The same for one of whatever length, and where in the memory it lies. */
-const void *image_left_any(uint64_t name, enum image_kind kind, size_t *bytes, off_t *at);
-/* The same for one that lay at this address in that process. */
+/* The record of that name, if it is still of this kind, and how many bytes it has; else NULL. */
+const void *image_left(uint64_t name, enum image_kind kind, size_t *bytes);
+/* Changes bytes there, for whoever looks into that image next. */
+bool image_left_set(const void *at, const void *bytes, size_t count);
+/* The record that lay at this address in that process, if it is of this kind and has so many bytes; else NULL. */
 const void *image_left_at(const void *address, enum image_kind kind, size_t bytes);
 
 /* Whether each of the bytes in which flags lie is one. No other value may ever be read as a flag. */

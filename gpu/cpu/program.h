@@ -1,4 +1,4 @@
-/* What cpu.c, which opens devices of the CPU backend, and cpu_program.c, which runs frames on them, have of each other. */
+/* What cpu.c, which opens devices of the CPU backend, and program.c, which has frames run on them, have of each other. */
 #ifndef FRAMED_GPU_CPU_PROGRAM_H
 #define FRAMED_GPU_CPU_PROGRAM_H
 

@@ -218,14 +218,43 @@ static bool read_model(struct gpu_device *device, const struct cuda_slot *slot, 
   return true;
 }
 
+/* From when until when a frame was in the hands of a stage that took it over, and nothing of it on the device. */
+static bool read_hold(struct gpu_device *device, const struct cuda_slot *slot, int64_t hold[2], struct gpu_error *error) {
+  const struct cuda_program *program = slot->program;
+  cudaEvent_t began = program->hands_any ? slot->model_began[program->parts[slot->part].from] : NULL;
+  const cudaEvent_t events[2] = {slot->ready, began};
+  float ms;
+  hold[0] = hold[1] = 0;
+  for (int i = 0; i < 2 && began && slot->batch > 0; i++) {
+    if (!CUDA_CALL(device, error, cudaEventElapsedTime, &ms, slot->anchor->event, events[i])) {
+      return false;
+    }
+    hold[i] = from_ms(ms);
+  }
+  return true;
+}
+
+/* What kernels took from `from` until `end`, but for the time between. */
+static int64_t serve_kernels(struct cuda_device *device, const struct gpu_overhead *overhead, const struct gpu_overhead *next,
+                             int64_t from, const int64_t hold[2], int64_t end) {
+  int64_t before = 0;
+  if (hold[1] > hold[0]) {
+    before = serve(&device->kernel_end, next->kernel, from, overhead->kernel, hold[0]);
+    from = hold[1];
+  }
+  return before + serve(&device->kernel_end, next->kernel, from, overhead->kernel, end);
+}
+
 static bool read_times(struct cuda_device *device, const struct cuda_slot *slot, struct gpu_times *times,
                        struct gpu_error *error) {
-  int64_t ns[4];
-  if (!cuda_enter(&device->base, error) || !read_events(&device->base, slot, ns, error)) {
+  int64_t ns[4], hold[2];
+  if (!cuda_enter(&device->base, error) || !read_events(&device->base, slot, ns, error) ||
+      !read_hold(&device->base, slot, hold, error)) {
     return false;
   }
   bound_begin(ns);
   int64_t axis = slot->anchor->device_ns;
+  const int64_t held[2] = {axis + hold[0], axis + hold[1]};
   int64_t host = axis + slot->anchor->offset;
   const struct gpu_calibration *known = &device->base.calibration;
   const struct gpu_overhead *alone[CUDA_WAYS] = {&known->plain, &known->replayed, &known->copied};
@@ -238,7 +267,7 @@ static bool read_times(struct cuda_device *device, const struct cuda_slot *slot,
       .computed = host + ns[2],
       .copied_out = host + ns[3],
       .h2d = serve(copied ? &device->copied_in_end : &device->h2d_end, next.h2d, axis + ns[0], overhead.h2d, axis + ns[1]),
-      .kernel = serve(&device->kernel_end, next.kernel, axis + ns[1], overhead.kernel, axis + ns[2]),
+      .kernel = serve_kernels(device, &overhead, &next, axis + ns[1], held, axis + ns[2]),
       .d2h = serve(copied ? &device->copied_out_end : &device->d2h_end, next.d2h, axis + ns[2], overhead.d2h, axis + ns[3]),
   };
   times->wait = ns[3] - ns[0] - times->h2d - times->kernel - times->d2h;

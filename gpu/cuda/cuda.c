@@ -40,6 +40,7 @@ static void close_device(struct gpu_device *base) {
     cuda_order_close(device);
   }
   cuda_program_free_lost(device);
+  cuda_shares_free(device);
   free(device);
 }
 

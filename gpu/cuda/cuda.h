@@ -5,7 +5,8 @@
  * streams and finds them done; cuda_sequence.c is what one frame is on a stream, cuda_graph.c captures and replays
  * that, and cuda_warm_up.c measures which is faster; cuda_copy.cu is small copies without an engine, cuda_order.c keeps large
  * ones in order, cuda_clock.c says when each step was, cuda_overhead.c what asking for that adds, and cuda_costs.c what copies
- * and kernels take side by side; stream.c makes streams of a priority. Every call is made by a thread that has entered the
+ * and kernels take side by side; stream.c makes streams of a priority, and share.c of a part of the
+ * device. Every call is made by a thread that has entered the
  * device, on a stream of our own: nothing touches the default stream.
  */
 #ifndef FRAMED_GPU_CUDA_CUDA_H
@@ -34,6 +35,7 @@ struct cuda_device {
   struct gpu_device base;
   int index;
   int priorities[PRIORITIES]; /* of streams, by rank */
+  struct cuda_shares *shares; /* NULL until somebody asks for one */
   cudaStream_t clock;
   struct cuda_anchor anchors[CUDA_ANCHORS];
   _Atomic unsigned anchor; /* index of the one in force */
@@ -72,6 +74,7 @@ enum { CUDA_MOST_COPIED = 256 << 10 };
 struct cuda_pass {
   uint64_t sequence;
   bool restart, again, notify;
+  bool differs;     /* a stage has asked for it to be enqueued in another way than most */
   int64_t deadline; /* of a frame that a stage may hold back; 0: none */
   bool timed;       /* with events around its steps */
   bool captured;    /* into a graph, and not to be run now */
@@ -107,7 +110,7 @@ struct cuda_slot {
   struct stage_call call;
   struct stage_run run;
   unsigned batch;
-  cudaEvent_t ready; /* without timing; NULL if no stage does */
+  cudaEvent_t ready; /* NULL if no stage does */
   const struct cuda_anchor *anchor;
   uint64_t sequence;
   cudaEvent_t last;  /* what says that this frame is done; NULL: the stream itself */
@@ -127,6 +130,7 @@ struct cuda_program {
   struct gpu_program base;
   struct chain_layout layout;
   unsigned char *memory;          /* of all slots, then the state; one allocation on the device */
+  struct cuda_share *share;       /* NULL: the whole device */
   const struct cuda_slot *latest; /* slot of the last frame submitted, which has the state */
   enum cuda_way way;              /* of frames that do not differ */
   int64_t timed_at;               /* CLOCK_MONOTONIC, when the last frame that has times was submitted */
@@ -163,8 +167,20 @@ enum gpu_progress cuda_progress(struct gpu_device *device, cudaError_t status, c
 
 /* Asks the device which there are. */
 bool cuda_stream_find_priorities(struct cuda_device *device, struct gpu_error *error);
-/* A stream that waits for no other, whose kernels go before those of lower priorities. */
-bool cuda_stream_new(struct gpu_device *device, enum gpu_priority priority, cudaStream_t *stream, struct gpu_error *error);
+/* A stream that waits for no other, whose kernels go before those of lower priorities and keep to the share (NULL: to none). */
+bool cuda_stream_new(struct gpu_device *device, enum gpu_priority priority, const struct cuda_share *share,
+                     cudaStream_t *stream, struct gpu_error *error);
+
+/* -- share.c ------------------------------------------------------------------------------------------------------ */
+
+/* The share that the options of a program ask for, which says in `share` what it has got, or on NULL why it has none. */
+struct cuda_share *cuda_share_take(struct cuda_device *device, struct gpu_program *program);
+/* Once the streams of the program have gone; NULL is fine. */
+void cuda_share_give_back(struct cuda_device *device, struct cuda_share *share);
+bool cuda_share_stream(struct cuda_device *device, const struct cuda_share *share, int priority, cudaStream_t *stream,
+                       struct gpu_error *error);
+/* All of a device that is being closed. */
+void cuda_shares_free(struct cuda_device *device);
 
 /* -- cuda_program.c ----------------------------------------------------------------------------------------------- */
 
@@ -220,7 +236,7 @@ bool cuda_graph_make(struct cuda_program *program, enum cuda_way way, struct gpu
 /* All but those of one way; CUDA_STEPS: all. */
 void cuda_graph_drop_others(struct gpu_device *device, struct cuda_slot *slot, enum cuda_way way);
 /* Which graph stands for this frame, or that none does. */
-enum cuda_way cuda_graph_way(const struct cuda_slot *slot, const struct cuda_pass *pass);
+enum cuda_way cuda_graph_way(const struct cuda_slot *slot, struct cuda_pass *pass);
 /* Launches it, between the steps that stay outside it. */
 bool cuda_graph_launch(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
 

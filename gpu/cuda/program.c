@@ -20,7 +20,7 @@
 static bool open_slot(struct cuda_program *program, struct cuda_slot *slot, struct gpu_error *error) {
   struct gpu_device *device = program->base.device;
   cudaEvent_t *const timed[] = {&slot->begin, &slot->copied_in, &slot->computed, &slot->copied_out};
-  if (!cuda_stream_new(device, program->base.options.priority, &slot->stream, error) ||
+  if (!cuda_stream_new(device, program->base.options.priority, program->share, &slot->stream, error) ||
       !CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->finished, cudaEventDisableTiming)) {
     return false;
   }
@@ -33,7 +33,8 @@ static bool open_slot(struct cuda_program *program, struct cuda_slot *slot, stru
           CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->state_done, cudaEventDisableTiming)) &&
          (!cuda_order_out(&program->base) ||
           CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->out_done, cudaEventDisableTiming)) &&
-         (!program->hands_any || CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->ready, cudaEventDisableTiming));
+         (!program->hands_any || CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->ready,
+                                           program->base.timed_one_in > 0 ? cudaEventDefault : cudaEventDisableTiming));
 }
 
 /* Waits for stages that have frames of the program. */
@@ -122,6 +123,7 @@ static bool close_slots(struct cuda_program *program) {
   if (program->memory) {
     (void)CUDA_CALL(device, &error, cudaFree, program->memory);
   }
+  cuda_share_give_back((struct cuda_device *)device, program->share);
   return !gpu_device_is_dead(device, NULL);
 }
 
@@ -154,6 +156,7 @@ static bool fill(struct cuda_program *program, const struct gpu_buffers *slots, 
     return false;
   }
   program->memory = memory;
+  program->share = program->base.options.share > 0 ? cuda_share_take((struct cuda_device *)device, &program->base) : NULL;
   program->base.device_bytes = program->layout.total_bytes;
   for (unsigned i = 0; i < program->base.slot_count; i++) {
     struct cuda_slot *slot = &program->slots[i];

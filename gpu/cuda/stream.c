@@ -15,7 +15,12 @@ bool cuda_stream_find_priorities(struct cuda_device *device, struct gpu_error *e
   return true;
 }
 
-bool cuda_stream_new(struct gpu_device *device, enum gpu_priority priority, cudaStream_t *stream, struct gpu_error *error) {
-  const int number = ((struct cuda_device *)device)->priorities[priority_rank(priority)];
+bool cuda_stream_new(struct gpu_device *device, enum gpu_priority priority, const struct cuda_share *share,
+                     cudaStream_t *stream, struct gpu_error *error) {
+  struct cuda_device *of = (struct cuda_device *)device;
+  const int number = of->priorities[priority_rank(priority)];
+  if (share) {
+    return cuda_share_stream(of, share, number, stream, error);
+  }
   return CUDA_CALL(device, error, cudaStreamCreateWithPriority, stream, cudaStreamNonBlocking, number);
 }

@@ -218,7 +218,7 @@ static bool open_session(struct cuda_instance *instance, const struct model_byte
 static bool fill(struct cuda_instance *instance, const struct model_bytes *bytes, const struct onnx_file *file,
                  const struct stage_buffers *slot, struct gpu_error *error) {
   if (!cuda_enter(instance->device, error) ||
-      !cuda_stream_new(instance->device, GPU_PRIORITY_NORMAL, &instance->stream, error) ||
+      !cuda_stream_new(instance->device, GPU_PRIORITY_NORMAL, NULL, &instance->stream, error) ||
       !CUDA_CALL(instance->device, error, cudaEventCreateWithFlags, &instance->entered, cudaEventDisableTiming) ||
       !CUDA_CALL(instance->device, error, cudaEventCreateWithFlags, &instance->done, cudaEventDisableTiming) ||
       !make_places(instance, slot, error)) {
@@ -306,7 +306,11 @@ bool cuda_instance_time(struct cuda_instance *instance, unsigned frames, float *
 
 /* -- frames ------------------------------------------------------------------------------------------------------------- */
 
-bool cuda_instance_is_free(struct cuda_instance *instance) { return cudaEventQuery(instance->done) == cudaSuccess; }
+/* That it is busy must not be left behind as an error, for which the launch of a later stage would be blamed. */
+bool cuda_instance_is_free(struct cuda_instance *instance) {
+  struct gpu_error unsaid; /* what is wrong with a device is found by its frames */
+  return cuda_progress(instance->device, cudaEventQuery(instance->done), "cudaEventQuery", &unsaid) == GPU_DONE;
+}
 
 /* Makes the graph a node of the one that is being captured. */
 static cudaError_t add_child(const struct cuda_instance *instance, cudaStream_t stream) {

@@ -6,6 +6,7 @@
  * folder: ONNX Runtime itself would follow any path from anywhere in the file.
  */
 #include "gpu/model/onnx_file.h"
+#include "gpu/model/fields.h"
 #include "gpu/model/onnxruntime.h"
 #include "gpu/model/operators.h"
 
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_DEPTH = 8, WIRE_VALUE = 0, WIRE_8_BYTES = 1, WIRE_BYTES = 2, WIRE_4_BYTES = 5 };
+enum { MOST_DEPTH = 8 };
 
 /* Numbers of fields, by message. */
 enum { MODEL_IR = 1, MODEL_GRAPH = 7, MODEL_OPSET = 8, MODEL_FUNCTION = 25, OPSET_DOMAIN = 1, OPSET_VERSION = 2 };
@@ -25,16 +26,6 @@ enum { TENSOR_DATA_TYPE = 2, TENSOR_NAME = 8, TENSOR_EXTERNAL = 13, ENTRY_KEY = 
 enum { VALUE_NAME = 1, VALUE_TYPE = 2, TYPE_TENSOR = 1, TENSOR_TYPE = 1, TENSOR_SHAPE = 2 };
 enum { SHAPE_SIDE = 1, SIDE_SIZE = 1, SIDE_NAME = 2 };
 
-struct message {
-  const unsigned char *at, *end;
-};
-
-struct field {
-  unsigned number, wire;
-  uint64_t value;
-  struct message bytes;
-};
-
 struct walk {
   struct onnx_file *file;
   char *problem;
@@ -45,66 +36,13 @@ struct walk {
 
 /* -- fields ------------------------------------------------------------------------------------------------------- */
 
-static bool read_number(struct message *message, uint64_t *number) {
-  *number = 0;
-  for (unsigned shift = 0; shift < 64 && message->at < message->end; shift += 7) {
-    unsigned char byte = *message->at++;
-    *number |= (uint64_t)(byte & 0x7F) << shift;
-    if (byte < 0x80) {
-      return true;
-    }
-  }
-  return false;
-}
-
-static bool read_bytes(struct message *message, uint64_t count, struct message *bytes) {
-  if (count > (uint64_t)(message->end - message->at)) {
-    return false;
-  }
-  *bytes = (struct message){message->at, message->at + count};
-  message->at += count;
-  return true;
-}
-
-static bool read_field(struct message *message, struct field *field) {
-  uint64_t key;
-  *field = (struct field){0};
-  if (!read_number(message, &key) || key >> 3 == 0 || key >> 3 > 1 << 29) {
-    return false;
-  }
-  field->number = (unsigned)(key >> 3);
-  field->wire = (unsigned)(key & 7);
-  switch (field->wire) {
-  case WIRE_VALUE:
-    return read_number(message, &field->value);
-  case WIRE_8_BYTES:
-    return read_bytes(message, 8, &field->bytes);
-  case WIRE_4_BYTES:
-    return read_bytes(message, 4, &field->bytes);
-  case WIRE_BYTES:
-    return read_number(message, &field->value) && read_bytes(message, field->value, &field->bytes);
-  default:
-    return false;
-  }
-}
-
-static struct onnx_text text_of(const struct field *field) {
-  bool has_bytes = field->wire == WIRE_BYTES;
-  return (struct onnx_text){has_bytes ? (const char *)field->bytes.at : "",
-                            has_bytes ? (size_t)(field->bytes.end - field->bytes.at) : 0};
-}
-
-static bool is_text(struct onnx_text text, const char *other) {
-  return text.length == strlen(other) && memcmp(text.text, other, text.length) == 0;
-}
-
 /* Calls `each` for every field of the message until one says false. */
 typedef bool visit(struct walk *walk, const struct field *field, void *result);
 
-static bool for_each(struct walk *walk, struct message message, visit *each, void *result) {
+static bool for_each(struct walk *walk, struct fields message, visit *each, void *result) {
   while (message.at < message.end) {
     struct field field;
-    if (!read_field(&message, &field)) {
+    if (!field_read(&message, &field)) {
       snprintf(walk->problem, ONNX_PROBLEM, "it is cut off, or not an ONNX model");
       return false;
     }
@@ -117,7 +55,7 @@ static bool for_each(struct walk *walk, struct message message, visit *each, voi
 
 /* The same for a field that must be a message. */
 static bool for_each_in(struct walk *walk, const struct field *field, visit *each, void *result) {
-  if (field->wire != WIRE_BYTES) {
+  if (!field_has_bytes(field)) {
     snprintf(walk->problem, ONNX_PROBLEM, "it is not an ONNX model");
     return false;
   }
@@ -134,7 +72,7 @@ struct external {
 
 static bool is_plain_name(struct onnx_text name) {
   return name.length > 0 && name.length <= NAME_MAX && !memchr(name.text, '/', name.length) &&
-         !memchr(name.text, '\0', name.length) && !is_text(name, ".") && !is_text(name, "..");
+         !memchr(name.text, '\0', name.length) && !text_is(name, ".") && !text_is(name, "..");
 }
 
 static bool add_file(struct walk *walk, const struct external *external) {
@@ -145,7 +83,7 @@ static bool add_file(struct walk *walk, const struct external *external) {
     return false;
   }
   unsigned i = 0;
-  while (i < file->file_count && !is_text(external->location, file->files[i])) {
+  while (i < file->file_count && !text_is(external->location, file->files[i])) {
     i++;
   }
   if (i == ONNX_MOST_FILES || external->offset + external->length < external->offset) {
@@ -165,8 +103,8 @@ static bool add_file(struct walk *walk, const struct external *external) {
 static bool visit_entry(struct walk *walk, const struct field *field, void *result) {
   (void)walk;
   struct external *external = result;
-  external->key = field->number == ENTRY_KEY ? text_of(field) : external->key;
-  external->value = field->number == ENTRY_VALUE ? text_of(field) : external->value;
+  external->key = field->number == ENTRY_KEY ? field_text(field) : external->key;
+  external->value = field->number == ENTRY_VALUE ? field_text(field) : external->value;
   return true;
 }
 
@@ -182,18 +120,18 @@ static bool visit_tensor(struct walk *walk, const struct field *field, void *res
   struct external *external = result;
   external->type = field->number == TENSOR_DATA_TYPE ? field->value : external->type;
   if (field->number != TENSOR_EXTERNAL) {
-    walk->file->weight_bytes += walk->depth == 1 && field->number != TENSOR_NAME ? text_of(field).length : 0;
+    walk->file->weight_bytes += walk->depth == 1 && field->number != TENSOR_NAME ? field_text(field).length : 0;
     return true;
   }
   external->key = external->value = (struct onnx_text){"", 0};
   if (!for_each_in(walk, field, visit_entry, external)) {
     return false;
   }
-  if (is_text(external->key, "location")) {
+  if (text_is(external->key, "location")) {
     external->location = external->value;
-  } else if (is_text(external->key, "offset")) {
+  } else if (text_is(external->key, "offset")) {
     external->offset = number_of(external->value);
-  } else if (is_text(external->key, "length")) {
+  } else if (text_is(external->key, "length")) {
     external->length = number_of(external->value);
   }
   return true;
@@ -248,17 +186,17 @@ struct node {
 
 static bool visit_node(struct walk *walk, const struct field *field, void *result) {
   struct node *node = result;
-  node->operator= field->number == NODE_OPERATOR ? text_of(field) : node->operator;
-  node->domain = field->number == NODE_DOMAIN ? text_of(field) : node->domain;
+  node->operator= field->number == NODE_OPERATOR ? field_text(field) : node->operator;
+  node->domain = field->number == NODE_DOMAIN ? field_text(field) : node->domain;
   return field->number != NODE_ATTRIBUTE || for_each_in(walk, field, visit_attribute, NULL);
 }
 
-static bool is_standard(struct onnx_text domain) { return is_text(domain, "") || is_text(domain, "ai.onnx"); }
+static bool is_standard(struct onnx_text domain) { return text_is(domain, "") || text_is(domain, "ai.onnx"); }
 
 static bool read_node(struct walk *walk, const struct field *field) {
   struct node node = {{"", 0}, {"", 0}};
   bool good = for_each_in(walk, field, visit_node, &node);
-  if (is_standard(node.domain) || is_text(node.domain, OPERATORS_LEARNING)) {
+  if (is_standard(node.domain) || text_is(node.domain, OPERATORS_LEARNING)) {
     walk->file->off_gpu |= operators_off_gpu(!is_standard(node.domain), node.operator.text, node.operator.length);
   }
   return good;
@@ -267,7 +205,7 @@ static bool read_node(struct walk *walk, const struct field *field) {
 static bool visit_name(struct walk *walk, const struct field *field, void *result) {
   (void)walk;
   if (field->number == TENSOR_NAME) {
-    *(struct onnx_text *)result = text_of(field);
+    *(struct onnx_text *)result = field_text(field);
   }
   return true;
 }
@@ -324,7 +262,7 @@ static bool visit_side(struct walk *walk, const struct field *field, void *resul
   if (field->number == SIDE_SIZE && field->value > 0 && field->value <= INT64_MAX) {
     input->shape[input->rank - 1] = (int64_t)field->value;
   } else if (field->number == SIDE_NAME) {
-    input->names[input->rank - 1] = text_of(field);
+    input->names[input->rank - 1] = field_text(field);
   }
   return true;
 }
@@ -369,7 +307,7 @@ static bool visit_type(struct walk *walk, const struct field *field, void *resul
 static bool visit_input(struct walk *walk, const struct field *field, void *result) {
   struct onnx_input *input = result;
   if (field->number == VALUE_NAME) {
-    input->name = text_of(field);
+    input->name = field_text(field);
   }
   return field->number != VALUE_TYPE || for_each_in(walk, field, visit_type, input);
 }
@@ -411,14 +349,14 @@ struct opset {
 static bool visit_opset(struct walk *walk, const struct field *field, void *result) {
   (void)walk;
   struct opset *opset = result;
-  opset->domain = field->number == OPSET_DOMAIN ? text_of(field) : opset->domain;
+  opset->domain = field->number == OPSET_DOMAIN ? field_text(field) : opset->domain;
   opset->version = field->number == OPSET_VERSION ? (int64_t)field->value : opset->version;
   return true;
 }
 
 static bool visit_model(struct walk *walk, const struct field *field, void *result) {
   struct onnx_file *file = walk->file;
-  struct message *graph = result;
+  struct fields *graph = result;
   struct opset opset = {.domain = {"", 0}};
   switch (field->number) {
   case MODEL_IR:
@@ -446,7 +384,7 @@ static bool visit_model(struct walk *walk, const struct field *field, void *resu
 
 bool onnx_file_read(const void *bytes, size_t count, struct onnx_file *file, char problem[ONNX_PROBLEM]) {
   struct walk walk = {.file = file, .problem = problem};
-  struct message graph = {0}, whole = {bytes, (const unsigned char *)bytes + count};
+  struct fields graph = {0}, whole = {bytes, (const unsigned char *)bytes + count};
   *file = (struct onnx_file){0};
   bool good = for_each(&walk, whole, visit_model, &graph);
   if (good && (!graph.at || file->ir_version <= 0 || file->ir_version > 1000)) {

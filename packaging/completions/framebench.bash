@@ -14,18 +14,23 @@ _framebench() {
     --backend) mapfile -t COMPREPLY < <(compgen -W "cpu cuda" -- "$word"); return ;;
     --transport) mapfile -t COMPREPLY < <(compgen -W "shm stream" -- "$word"); return ;;
     --rate) mapfile -t COMPREPLY < <(compgen -W "max" -- "$word"); return ;;
-    --device | --in-flight | --clients | --search | --duration | --warm-up) return ;;
+    --device | --devices | --in-flight | --clients | --search | --duration | --warm-up) return ;;
   esac
   for ((i = 2; i < COMP_CWORD; i++)); do
     if [[ ${COMP_WORDS[i]} == @(-s|--socket) ]]; then socket=(-s "${COMP_WORDS[i + 1]}"); fi
   done
   if ((COMP_CWORD == 1)); then command=""; fi
   case $command in
-    "") words="limits overlap stages model daemon transport load report --help --version" ;;
+    "") words="limits overlap stages model daemon transport scale load report --help --version" ;;
     limits | stages | daemon | transport) words=$measured ;;
     overlap) words="$measured --svg --witness" ;;
     model)
       mapfile -t COMPREPLY < <(compgen -W "$measured" -- "$word"; [[ $word == -* ]] || compgen -f -- "$word")
+      return
+      ;;
+    scale)
+      words="--json --quick --backend --devices --simulate --help"
+      mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word"; [[ $word == -* ]] || compgen -f -- "$word")
       return
       ;;
     load)

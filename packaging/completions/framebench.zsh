@@ -22,12 +22,17 @@ _framebench() {
       stages\:"every stage beside what memory allows" model\:"a model in the daemon, beside one process"
       daemon\:"the daemon from socket to socket"
       transport\:"client to daemon to client in shared memory"
+      scale\:"a pipeline on 1, 2, 4 and more devices"
       load\:"frames into a running daemon" report\:"the table of results in a folder"))' \
     '*::argument:->argument'
   [[ $state == argument ]] || return
   case $line[1] in
     limits|stages|daemon|transport) _arguments $measured ;;
     model) _arguments $measured '1:file:_files' ;;
+    scale)
+      _arguments '--json[print one JSON document]' '--quick[small sizes and few rounds]' '--backend[where stages run]:backend:(cpu cuda)' \
+        '--devices[at most so many]:number' '--simulate[many cameras on devices that are not there]' '(- *)--help[say what the command does]' '1:file:_files'
+      ;;
     overlap) _arguments $measured '--svg[write the timeline as a picture]:file:_files' '--witness[compare with CUPTI]' ;;
     load)
       _arguments '(-s --socket)'{-s,--socket}'[status socket of the daemon]:socket:_files' \

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.host, pytest.mark.plain]
 
 COMMANDS = {"framectl": "status health watch metrics top reload upgrade device drain pause resume check push pull trace plan doctor models stages try"
                         " record replay repair".split(),
-            "framebench": "limits overlap stages model daemon transport load report".split()}
+            "framebench": "limits overlap stages model daemon transport scale load report".split()}
 ALWAYS = {"framectl": {"-s", "--socket", "-h", "--help"}, "framebench": {"--help"}}
 FORMAT = {"dtype": "uint8", "shape": [16]}
 

@@ -126,6 +126,49 @@ def test_transport():
         assert row["value"] > 0, row
 
 
+def check_scale(sections, works):
+    rows = sections["scale"]
+    assert [(row["work"], row["devices"], row["clients"]) for row in rows] == [
+        (work, count, 2 * count) for work in works for count in (1, 2, 3)]
+    for row in rows:
+        one = next(other for other in rows if (other["work"], other["devices"]) == (row["work"], 1))
+        assert row["frames_per_s"] > 0 and row["lost"] == row["dropped"] == 0 and row["transport"] == "shm", row
+        assert row["linear"] == pytest.approx(row["frames_per_s"] / one["frames_per_s"] / row["devices"], rel=1e-3), row
+        assert row["of_alone"] == pytest.approx(row["frames_per_s"] / row["alone_frames_per_s"], rel=1e-3), row
+    for target, row in zip(sections["targets"], [row for row in rows if row["devices"] > 1], strict=True):
+        linear = row["frames_per_s"] / row["linear"]
+        assert target["at_least"] == 0.95 and target["value"] == pytest.approx(row["frames_per_s"], rel=1e-3), target
+        assert target["limit_value"] == pytest.approx(min(linear, row["alone_frames_per_s"]), rel=1e-3), target
+
+
+def test_scale():
+    _, sections = measured("scale", "--devices", 3)
+    check_scale(sections, ("affine", "work"))
+
+
+@pytest.mark.skipif("FRAMED_ONNXRUNTIME" not in os.environ, reason="there is no ONNX Runtime")
+def test_scale_of_a_model():
+    _, sections = measured("scale", "--devices", 3, MODELS / "line.onnx")
+    check_scale(sections, ("model",))
+
+
+def test_cameras_that_are_not_there():
+    _, sections = measured("scale", "--simulate", "--devices", 2)
+    assert [(row["work"], row["what"][:5]) for row in sections["checks"]] == [
+        (work, what) for work in ("affine", "work") for what in ("frame", "us, p")]
+    for row in sections["checks"]:
+        assert row["measured"] > 0 and row["ratio"] == pytest.approx(row["simulated"] / row["measured"], rel=1e-3), row
+    assert sections["targets"][0]["value"] == sum(0.9 <= row["ratio"] <= 1.1 for row in sections["checks"])
+    assert [(row["work"], row["devices"]) for row in sections["simulation"]] == [
+        (work, count) for work in ("affine", "work") for count in (8, 16, 32, 64)]
+    for row in sections["simulation"]:
+        assert 0 < row["kept"] < 1.01 and row["p50_us"] <= row["p99_us"] <= row["longest_us"], row
+        assert row["busiest"] in ("lane", "host", "copy in", "kernel", "copy out") and 0 < row["busy"] < 1.01, row
+    for work in ("affine", "work"):
+        kept = [row["kept"] for row in sections["simulation"] if row["work"] == work]
+        assert kept == sorted(kept) or min(kept) > 0.99, "more devices keep more"
+
+
 def test_tables_for_people():
     done = framebench("limits", *QUICK)
     assert done.returncode == 0 and not done.stderr, done
@@ -240,6 +283,10 @@ def test_measure_writes_a_folder_that_report_reads(place):
     (("limits", "--device", "one"), 64, "'one'"),
     (("limits", "--backend", "gpu"), 64, "'gpu'"),
     (("overlap", "more"), 64, "more"),
+    (("overlap", "--devices", "2"), 64, "does not take --devices"),
+    (("scale", "--devices", "0"), 64, "'0'"),
+    (("scale", "--device", "1"), 64, "does not take --device"),
+    (("scale", "--backend", "cpu", "/nonexistent.onnx"), 1, "/nonexistent.onnx"),
     (("overlap", "--witness", *QUICK), 69, "CUPTI"),
     (("overlap", "--svg", "/nonexistent/x.svg", *QUICK), 1, "/nonexistent/x.svg"),
     (("report",), 64, "one folder"),
@@ -262,7 +309,7 @@ def test_broken_results_are_named(place):
 
 def test_help_names_every_command():
     done = framebench("--help")
-    for command in ("limits", "overlap", "stages", "report"):
+    for command in ("limits", "overlap", "stages", "scale", "report"):
         assert command in done.stdout
         for arguments in ([command, "--help"], [command, "--json", "-h"]):
             one = framebench(*arguments)

@@ -169,7 +169,8 @@ def state_with(place, config):
     valid.write_text(json.dumps(complete(place, {"cam0": pipeline(FORMAT)})))
     refusal = run_framed("-c", valid, "--check", "--state", "none").stderr
     version = re.search(r"states of version (\S+),", refusal).group(1).encode()
-    tape = struct.pack("<QQQ", len(config) + 9, 0, len(config) + 1) + config + b"\0"
+    roster = struct.pack("<QQII", 0, 0, 0, 0) + config + b"\0"
+    tape = struct.pack("<QQ", len(roster), 0) + roster
     fd = os.memfd_create("image")
     os.truncate(fd, 256 * PAGE)
     os.pwrite(fd, version, 0)

@@ -8,8 +8,11 @@ import resource
 
 import pytest
 
-from harness import Daemon, numbered, pipeline
+from harness import BACKEND, Daemon, numbered, pipeline
 from harness.daemon import complete, run_framed
+
+from test_batches import model, runs
+from test_model import with_runtime
 
 FORMAT = {"dtype": "uint8", "shape": [256]}
 CAP_IPC_LOCK, CAP_SYS_NICE, PR_CAPBSET_DROP = 14, 23, 24
@@ -69,6 +72,17 @@ def test_lanes_have_what_was_asked_for_and_nobody_else(place, policy):
     assert others and all(entry[1:3] == (os.SCHED_OTHER, 0) for entry in others), found
     if len(everywhere) > 1:
         assert all(entry[3] != str(cpu) for entry in others), found
+
+
+@needs_rights
+@with_runtime
+def test_threads_that_put_batches_on_a_gpu_have_the_priority_and_no_others(place):
+    """On the CPU backend they compute the batches themselves, as workers do."""
+    cpu = max(os.sched_getaffinity(0))
+    with Daemon(place, {"cam0": runs()}, models=model(), lanes=1, realtime={"policy": "fifo", "priority": 7, "cpus": [cpu]}) as daemon:
+        found = [entry for entry in threads(daemon.process.pid) if entry[0] == "framed-batch"]
+    expected = (os.SCHED_FIFO, 7) if BACKEND == "cuda" else (os.SCHED_OTHER, 0)
+    assert found and all(entry[1:3] == expected and (entry[3] != str(cpu) or os.cpu_count() == 1) for entry in found), found
 
 
 @needs_rights

@@ -323,7 +323,7 @@ def test_a_socket_of_somebody_else_keeps_its_rights(place, store):
             daemon.wait_ready()
             goes_through(producer, reader, 1)
             assert stat.S_IMODE(path.stat().st_mode) == 0o640
-            daemon.wait_log("another file is where the socket")
+            daemon.wait_log("in use by another process")
 
 
 @pytest.mark.parametrize("orderly", [True, False])

@@ -155,7 +155,7 @@ static void write_anywhere(void) {
 
 static void offer(void) {
   struct slot *slot = slot_oldest(&flow.ring, SLOT_FREE);
-  while (!slot && sink_reclaim(sink, clock_now())) {
+  while (!slot && !sink->block && sink_reclaim(sink, clock_now())) {
     slot = slot_oldest(&flow.ring, SLOT_FREE);
   }
   if (!slot) {
@@ -248,7 +248,9 @@ static bool step(void) {
     join(peer);
     break;
   case RECLAIM:
-    sink_reclaim(sink, clock_now());
+    if (!sink->block) {
+      sink_reclaim(sink, clock_now());
+    }
     break;
   case TICK:
     if (sink->runner.tick) {

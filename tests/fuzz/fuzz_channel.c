@@ -104,7 +104,7 @@ static bool step(struct rig *rig, struct input *input) {
     client_submits(rig, input);
     break;
   case TAKE:
-    return channel_take(&rig->channel, rig->now) != CHANNEL_BROKEN;
+    return !channel_is_asked(&rig->channel) || channel_take(&rig->channel, rig->now) != CHANNEL_BROKEN;
   case RUN:
     run(rig);
     break;

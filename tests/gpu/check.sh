@@ -2,12 +2,12 @@
 # The tests that need an NVIDIA GPU. Builds here where that is possible; else it needs the folder that `make portable`
 # made on another machine, and runs from within that too.
 #
-#   check-gpu.sh [unit] [parity] [sanitizer] [faults] [e2e] [PYTEST ARGUMENT...]     default: every part
+#   check-gpu.sh [unit] [parity] [sanitizer] [faults] [many] [e2e] [PYTEST ARGUMENT...]     default: every part
 #
 # unit: tests of gpu/ and of the CUDA backend; parity: the stages on both backends; sanitizer: parity under
 # compute-sanitizer, left out where that is not installed, unless it is asked for; faults: a device that fails 70 times
-# under load, and what clients notice of it; e2e: the end-to-end tests on the CUDA backend, to which the remaining
-# arguments go (-k raw).
+# under load, and what clients notice of it; many: the same of one device among several, which also is drained and breaks for
+# good, left out where there is one; e2e: the end-to-end tests on the CUDA backend, to which the remaining arguments go (-k raw).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -17,16 +17,16 @@ fail() {
 }
 
 parts=()
-while [[ ${1:-} =~ ^(unit|parity|sanitizer|faults|e2e)$ ]]; do
+while [[ ${1:-} =~ ^(unit|parity|sanitizer|faults|many|e2e)$ ]]; do
   parts+=("$1")
   shift
 done
 asked=${parts[*]:-}
-[ -n "$asked" ] || parts=(unit parity sanitizer faults e2e)
+[ -n "$asked" ] || parts=(unit parity sanitizer faults many e2e)
 case ${1:-} in
   -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit ;;
   '' | -* | */*) ;;
-  *) fail "there is no part '$1': one of unit, parity, sanitizer, faults, e2e, then the arguments of pytest" ;;
+  *) fail "there is no part '$1': one of unit, parity, sanitizer, faults, many, e2e, then the arguments of pytest" ;;
 esac
 case " ${parts[*]} " in
   *" e2e "*) ;;
@@ -103,6 +103,18 @@ run_sanitizer() {
 run_faults() {
   echo "== faults of the device under load"
   "$python" "$tests/faults.py" --backend cuda ${FRAMED_FAULTS_JSON:+--json "$FRAMED_FAULTS_JSON"}
+}
+
+run_many() {
+  local devices
+  devices=$(nvidia-smi -L | wc -l)
+  if [ "$devices" -lt 2 ]; then
+    [ -z "$asked" ] || fail "there is one device here"
+    echo "== there is one device here: what several do is left out"
+    return
+  fi
+  echo "== one of $devices devices under load"
+  "$python" "$tests/many.py" --backend cuda --devices "$devices"
 }
 
 run_e2e() {

@@ -7,7 +7,7 @@
 /* `arguments[0]` is the subcommand's name, as getopt wants it; what follows is the subcommand's own. */
 typedef bool command_run(int count, char **arguments, struct problem *problem);
 
-command_run command_limits, command_daemon, command_transport, command_load, command_overlap, command_stages, command_model,
-    command_report;
+command_run command_limits, command_daemon, command_transport, command_scale, command_load, command_overlap, command_stages,
+    command_model, command_report;
 
 #endif

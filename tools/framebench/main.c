@@ -51,6 +51,14 @@ static const struct command {
      "fast as they go, and 4 KiB one at a time, each beside the same work in one process without a daemon; and 4 MiB\n"
      "beside the daemon's sockets.",
      command_transport},
+    {"scale", "[--json] [--quick] [--backend cpu|cuda] [--devices N] [--simulate] [FILE]",
+     "a pipeline on 1, 2, 4 and more devices",
+     "Starts a daemon of its own and sends 4 MiB frames in shared memory through pipelines on 1, 2, 4 and more devices, with\n"
+     "two sessions on each: affine, which the link bounds, and work, which the device bounds, or the model of FILE. Beside each:\n"
+     "that many times the rate of one device, and loops without a daemon on all these devices at once.\n"
+     "  --devices N    at most so many (default: all that there are; the cpu backend appears as 4)\n"
+     "  --simulate     instead: 10,000 cameras on 8 to 64 devices, by a model of what one device here does, held beside that",
+     command_scale},
     {"load",
      "[-s SOCKET] [--rate N|max] [--in-flight N] [--clients N] [--search GOAL] [--duration TIME] [--warm-up TIME] [--spin]\n"
      "                       [--transport shm|stream] [--json] [PIPELINE]...",

@@ -63,10 +63,10 @@ static const struct work works[WAYS] = {
 };
 
 static const struct own_pipeline pipelines[] = {
-    {"large", "spin", LARGE, 3, true, NULL, NULL, NULL},
-    {"sockets", "spin", LARGE, 3, false, NULL, NULL, NULL},
-    {"medium", "spin", MEDIUM, 4, true, "on", NULL, NULL},
-    {"small", "spin", SMALL, 2, true, NULL, NULL, NULL},
+    {.name = "large", .completion = "spin", .frame_bytes = LARGE, .slots = 3, .native = true},
+    {.name = "sockets", .completion = "spin", .frame_bytes = LARGE, .slots = 3},
+    {.name = "medium", .completion = "spin", .frame_bytes = MEDIUM, .slots = 4, .native = true, .graph = "on"},
+    {.name = "small", .completion = "spin", .frame_bytes = SMALL, .slots = 2, .native = true},
 };
 
 struct transport {

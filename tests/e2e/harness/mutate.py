@@ -40,18 +40,13 @@ def descriptors():
     return [fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > 2 and os.path.exists(f"/proc/self/fd/{fd}")]
 
 
-def places_of(tape, skip, numbers):
-    """Where four bytes are one of these numbers."""
-    return [at for at in range(skip, len(tape) - 3) if int.from_bytes(tape[at:at + 4], "little") in numbers]
-
-
-def mutated(tape, chance, skip):
-    """One to three places are changed; the first `skip` bytes, the configuration's text, seldom."""
+def mutated(tape, chance, end):
+    """One to three places are changed; what stands from `end` on, the configuration's text, seldom."""
     tape = bytearray(tape)
     for _ in range(chance.choice([1, 1, 1, 2, 3])):
-        first = 0 if chance.random() < 0.02 else skip
-        at = chance.randrange(first, len(tape))
-        kind = chance.randrange(7)
+        last = len(tape) if chance.random() < 0.02 else end
+        at = chance.randrange(last)
+        kind = chance.randrange(6)
         if kind == 0:
             tape[at] ^= 1 << chance.randrange(8)
         elif kind == 1:
@@ -62,12 +57,8 @@ def mutated(tape, chance, skip):
             tape[at:at + 8] = struct.pack("<Q", chance.choice(NUMBERS))[:len(tape) - at]
         elif kind == 4:
             del tape[at:at + chance.choice([1, 4, 8, 64])]
-        elif kind == 5:  # what looks like a descriptor becomes another, or what the next process will have opened for itself
-            there = descriptors()
-            at = chance.choice(places_of(tape, skip, there))
-            tape[at:at + 4] = struct.pack("<I", chance.randrange(3, max(there) + 20))
         else:
-            other = chance.randrange(skip, len(tape))
+            other = chance.randrange(end)
             length = chance.choice([1, 4, 8, 16])
             tape[at:at + length] = tape[other:other + length]
     return bytes(tape)
@@ -84,6 +75,9 @@ class Image:
         self.size = os.fstat(self.fd).st_size
         pages = [(at, os.pread(self.fd, self.PAGE, at)) for at in range(0, self.size, self.PAGE)]
         self.pages = [(at, page) for at, page in pages if page.strip(b"\0")]
+        there = descriptors()
+        self.numbers = [at + word for at, page in self.pages[1:] for word in range(0, self.PAGE, 4)
+                        if int.from_bytes(page[word:word + 4], "little") in there]
         self.at = (name & (1 << 22) - 1) * self.PAGE + self.RECORD
         length, self.live = struct.unpack("<QQ", os.pread(self.fd, 16, self.at + 8))
         self.tape = os.pread(self.fd, length, self.at + 24)
@@ -104,6 +98,8 @@ class Image:
             at += chance.choice(written) + chance.choice([0, 4, chance.randrange(8)])
             number = chance.choice([chance.choice(NUMBERS), chance.randrange(1 << 64), 1 << chance.randrange(64)])
             os.pwrite(copy, struct.pack("<Q", number)[:chance.choice([1, 4, 8])], at)
+        if chance and chance.random() < 0.3:  # what looks like a descriptor becomes another, or one that the next process opens
+            os.pwrite(copy, struct.pack("<I", chance.randrange(3, max(descriptors()) + 20)), chance.choice(self.numbers))
         os.dup2(copy, self.fd)
         os.close(copy)
 
@@ -150,13 +146,13 @@ def main():
     if "--check" in sys.argv:
         return 0
     image, outcome = Image(os.environ["FRAMED_STATE"]), {"tried": 0, "taken": 0, "wrong": []}
-    skip = 8 + struct.unpack("<Q", image.tape[:8])[0]
+    end = image.tape[:-1].rfind(b"\0") + 1
     first, count = map(int, os.environ["FRAMED_MUTATE"].split(":"))
     for number in range(first, first + count):
         chance = random.Random(number) if number > 0 else None
         image.show(chance if number % 2 == 1 else None)
         if number > 0 and number % 2 == 0:
-            image.write(mutated(image.tape, chance, skip))
+            image.write(mutated(image.tape, chance, end))
         wrong, taken = try_one(os.environ["FRAMED_MUTATED"], sys.argv[1:], number)
         outcome["tried"] += 1
         outcome["taken"] += taken

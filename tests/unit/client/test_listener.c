@@ -241,19 +241,6 @@ static int port_of(const struct listener *listener) {
   return ntohs(address.sin_port);
 }
 
-START_TEST(one_that_cannot_be_put_stays) {
-  struct listener *listener = open_with(0660);
-  int fd = listener_fd(listener);
-  struct codec codec;
-  codec_begin(&codec);
-  codec_break(&codec);
-  ck_assert_ptr_eq(listener_pass(listener, &codec), listener);
-  ck_assert_int_eq(listener_fd(listener), fd);
-  codec_clear(&codec);
-  listener_close(listener);
-}
-END_TEST
-
 START_TEST(a_tcp_address_is_listened_on) {
   static const char *const addresses[] = {"127.0.0.1:0", "localhost:0", "[127.0.0.1]:0"};
   struct listener *listener = listener_open_tcp(addresses[_i], &failure);
@@ -295,7 +282,6 @@ Suite *listener_suite(void) {
   tcase_add_test(unix_case, a_link_to_a_socket_is_not_one);
   tcase_add_test(unix_case, another_ones_file_is_not_removed);
   tcase_add_test(unix_case, a_path_that_is_too_long_is_an_error_and_never_cut);
-  tcase_add_test(unix_case, one_that_cannot_be_put_stays);
   tcase_add_test(unix_case, a_missing_directory_is_named_with_a_remedy);
   suite_add_tcase(suite, unix_case);
   TCase *tcp_case = tcase_create("tcp");

@@ -26,8 +26,8 @@ static const struct mistake mistakes[] = {
      "t.yaml:5:5: unknown key 'zebra' in pipeline 'cam0'\n"
      "    zebra: 3\n"
      "    ^~~~~\n"
-     "  keys are device, devices, spread, source, slots, completion, spin_for, graph, overload, deadline, priority, stages, "
-     "sink, record\n"},
+     "  keys are device, devices, spread, source, slots, completion, spin_for, graph, overload, deadline, priority, share, "
+     "stages, sink, record\n"},
     {"unknown key at the top", PIPELINE("") "piplines: {}\n",
      "t.yaml:5:1: unknown key 'piplines' in the file\n"
      "    piplines: {}\n"

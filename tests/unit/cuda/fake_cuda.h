@@ -42,6 +42,10 @@ int fake_pci_node(const char *directory, const char *address);
 void fake_set_blind(bool blind);
 void fake_set_old(void); /* a device of before Turing */
 
+void fake_set_ungreen(void); /* a driver without green contexts */
+/* Which groups of multiprocessors the kernels of a stream keep to, a bit for each; 0: all. */
+unsigned fake_groups(cudaStream_t stream);
+
 /* What the host's clock with a step goes on by besides whenever a copy runs, that of an engine and that of a kernel. */
 void fake_set_copy_costs(int64_t engine_ns, int64_t kernel_ns);
 

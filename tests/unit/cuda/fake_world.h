@@ -41,6 +41,7 @@ struct fake_stream {
   struct fake_stream *next;
   struct operation *first, **last;
   int priority;
+  struct fake_context *context; /* green; NULL: that of the device */
   struct fake_graph *capture; /* what is enqueued goes there */
 };
 
@@ -60,7 +61,7 @@ struct fake_world {
   void *objects[MAX_OBJECTS]; /* streams, events, allocations */
   unsigned alive, calls, functions, launches, records, kernel_copies;
   unsigned seed;
-  bool polling, late_records, blind, old;
+  bool polling, late_records, blind, old, ungreen;
   int64_t now, copy_ns, event_ns;
   int64_t host_now, host_step, engine_cost, kernel_cost;
   unsigned fail_in;

@@ -98,6 +98,13 @@ static bool joins(const struct stage_plan *plan) {
   return true;
 }
 
+/* On a device that has died it fails. */
+static void record(cudaEvent_t event, cudaStream_t stream) {
+  if (event && cudaEventRecord(event, stream) != cudaSuccess) {
+    (void)cudaGetLastError();
+  }
+}
+
 static void compute(struct stage_call *call) {
   ck_assert_ptr_eq(call->attached, &attachments);
   struct work *work = &works[call->slot];
@@ -105,7 +112,9 @@ static void compute(struct stage_call *call) {
   streams[call->slot] = call->stream;
   call->run->instance = 2;
   call->run->batch = 3;
+  record(call->run->began, call->stream);
   fake_launch(call->stream, increment, work, KERNEL_NS);
+  record(call->run->ended, call->stream);
   call->resume(call);
 }
 
@@ -124,6 +133,7 @@ void give_back(void) {
 }
 
 const struct stage_descriptor keeper = {.name = "keeper",
+                                        .runs_model = true,
                                         .prepare = keep,
                                         .enqueue = enqueue_attached,
                                         .attach = attach_beside,

@@ -12,6 +12,7 @@
 #include "gpu/cuda/order.c"
 #include "gpu/cuda/overhead.c"
 #include "gpu/cuda/sequence.c"
+#include "gpu/cuda/share.c"
 #include "gpu/cuda/stream.c"
 
 #define gpu_now fake_host_now

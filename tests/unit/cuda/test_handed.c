@@ -48,6 +48,27 @@ START_TEST(a_frame_is_pending_until_it_is_given_back) {
 }
 END_TEST
 
+static void do_nothing(void *unused) { (void)unused; }
+
+/* Another stream is busy meanwhile, or the clock would stand still. */
+START_TEST(what_a_stage_holds_back_is_no_kernel_time) {
+  cudaStream_t other;
+  begin(1, false, _i == 1);
+  ck_assert_int_eq(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
+  ck_assert(submit(0, 0, false));
+  fake_run_all();
+  fake_launch(other, do_nothing, NULL, 100 * KERNEL_NS);
+  fake_run_all();
+  give_back();
+  finish(0);
+  struct gpu_times times = times_of(0);
+  ck_assert(times.kernel >= KERNEL_NS && times.kernel < 2 * KERNEL_NS);
+  ck_assert_int_ge(times.wait, 99 * KERNEL_NS);
+  ck_assert_int_eq(times.model, KERNEL_NS);
+  ck_assert_int_eq(cudaStreamDestroy(other), cudaSuccess);
+}
+END_TEST
+
 START_TEST(a_stage_knows_how_long_it_may_keep_it) {
   const struct gpu_frame frame = {.sequence = 1, .deadline = 12345};
   begin(1, false, false);
@@ -109,6 +130,7 @@ Suite *handed_suite(void) {
   TCase *tests = tcase_create("handed over");
   tcase_add_checked_fixture(tests, set_up, tear_down);
   tcase_add_loop_test(tests, a_frame_is_pending_until_it_is_given_back, 0, 2); /* step by step, and replayed */
+  tcase_add_loop_test(tests, what_a_stage_holds_back_is_no_kernel_time, 0, 2);
   tcase_add_test(tests, a_stage_knows_how_long_it_may_keep_it);
   tcase_add_loop_test(tests, a_lane_is_told_of_it, 0, 2);
   tcase_add_loop_test(tests, it_is_armed_while_it_is_away, 0, 2);

@@ -18,6 +18,18 @@ static struct histogram_view *look_at(const struct histogram *histogram) {
   return view;
 }
 
+/* Where one value is counted. */
+static unsigned bucket_of(int64_t ns) {
+  struct histogram *histogram = calloc(1, sizeof *histogram);
+  histogram_record(histogram, ns);
+  unsigned bucket = 0;
+  while (bucket < HISTOGRAM_BUCKETS && histogram->counts[bucket] == 0) {
+    bucket++;
+  }
+  free(histogram);
+  return bucket;
+}
+
 static struct histogram_summary summarize(const struct histogram *histogram) {
   struct histogram_view *view = look_at(histogram);
   struct histogram_summary summary = histogram_summarize(view, NULL);
@@ -29,7 +41,7 @@ static struct histogram_summary summarize(const struct histogram *histogram) {
 START_TEST(a_value_is_exact_to_three_percent) {
   double worst = 0;
   for (double exact = 1; exact < (double)last_edge; exact = ceil(exact * 1.007)) {
-    double error = fabs((double)histogram_value(histogram_bucket((int64_t)exact)) - exact);
+    double error = fabs((double)histogram_value(bucket_of((int64_t)exact)) - exact);
     double relative = error <= 2 ? 0 : error / exact;
     worst = relative > worst ? relative : worst;
   }
@@ -44,7 +56,7 @@ START_TEST(edges_ascend_without_a_gap) {
   for (unsigned bucket = 0; bucket < HISTOGRAM_BUCKETS; bucket++) {
     int64_t upper = histogram_upper_edge(bucket), middle = histogram_value(bucket);
     wrong += upper <= edge || middle < edge || middle >= upper;
-    wrong += histogram_bucket(edge) != bucket || histogram_bucket(upper - 1) != bucket;
+    wrong += bucket_of(edge) != bucket || bucket_of(upper - 1) != bucket;
     edge = upper;
   }
   ck_assert_uint_eq(wrong, 0);
@@ -53,11 +65,11 @@ START_TEST(edges_ascend_without_a_gap) {
 END_TEST
 
 START_TEST(what_is_off_the_scale_is_in_the_end_buckets) {
-  ck_assert_uint_eq(histogram_bucket(0), 0);
-  ck_assert_uint_eq(histogram_bucket(-5), 0);
-  ck_assert_uint_eq(histogram_bucket(INT64_MIN), 0);
-  ck_assert_uint_eq(histogram_bucket(last_edge), HISTOGRAM_BUCKETS - 1);
-  ck_assert_uint_eq(histogram_bucket(INT64_MAX), HISTOGRAM_BUCKETS - 1);
+  ck_assert_uint_eq(bucket_of(0), 0);
+  ck_assert_uint_eq(bucket_of(-5), 0);
+  ck_assert_uint_eq(bucket_of(INT64_MIN), 0);
+  ck_assert_uint_eq(bucket_of(last_edge), HISTOGRAM_BUCKETS - 1);
+  ck_assert_uint_eq(bucket_of(INT64_MAX), HISTOGRAM_BUCKETS - 1);
 }
 END_TEST
 

@@ -4,7 +4,6 @@
 
 #include "daemon/measure/clock.h"
 #include "daemon/measure/history.h"
-#include "daemon/state/state.h"
 
 START_TEST(gaps_are_summed) {
   struct history history = {0};
@@ -40,32 +39,6 @@ START_TEST(upgrades_are_no_faults) {
 }
 END_TEST
 
-START_TEST(its_place_on_a_tape_can_take_another) {
-  struct codec codec;
-  uint32_t before = 7, after = 9;
-  struct history history = {0}, taken;
-  history_end(&history, HISTORY_UPGRADE, "it grew", 1000);
-  codec_begin(&codec);
-  CODEC_PASS(&codec, before);
-  size_t at = codec.length;
-  history_pass(&history, &codec);
-  CODEC_PASS(&codec, after);
-  history_note_fault(&history, 2000);
-  history_end(&history, HISTORY_FAULT, "it fell", history.stopped);
-  ck_assert(!history_replace(&history, &codec, codec.length - 1));
-  ck_assert(history_replace(&history, &codec, at));
-  codec.writing = false;
-  before = after = 0;
-  CODEC_PASS(&codec, before);
-  history_pass(&taken, &codec);
-  CODEC_PASS(&codec, after);
-  ck_assert(codec_is_at_end(&codec) && before == 7 && after == 9);
-  ck_assert(taken.counts[HISTORY_UPGRADE] == 1 && taken.counts[HISTORY_FAULT] == 1 && taken.faults[0] == 2000);
-  ck_assert(taken.stopped == 1000 && strcmp(taken.text, "it fell") == 0);
-  codec_clear(&codec);
-}
-END_TEST
-
 Suite *history_suite(void);
 
 Suite *history_suite(void) {
@@ -74,7 +47,6 @@ Suite *history_suite(void) {
   tcase_add_test(all, gaps_are_summed);
   tcase_add_test(all, so_many_faults_a_minute_are_too_many);
   tcase_add_test(all, upgrades_are_no_faults);
-  tcase_add_test(all, its_place_on_a_tape_can_take_another);
   suite_add_tcase(suite, all);
   return suite;
 }

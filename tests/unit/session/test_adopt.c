@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #include "daemon/session/private.h"
-#include "daemon/state/codec.h"
+#include "daemon/state/fd_table.h"
+#include "daemon/state/state.h"
 #include "tests/unit/runner.h"
 
 enum { SLOTS = 3, SIZE = 64, STEPS = 40000, FRAMES = 4096 };
@@ -23,7 +24,6 @@ static struct frame_format format;
 static struct lane *lane;
 static struct session *session, *next;
 static struct sink blank_sink;
-static struct codec written;
 static _Atomic int64_t completion;
 static struct retry retry;
 static const struct flow_device device = {.completion = &completion, .retry = &retry};
@@ -81,9 +81,7 @@ static void set_up(bool apart) {
   session->control.fd = -1;
   session->attached = session->attaches = 1;
   session->source.state = SOURCE_OPEN;
-  codec_begin(&written);
-  session_put(session, &written, true);
-  ck_assert(!written.broken);
+  session_keep(session);
 }
 
 /* -- the process that is killed ---------------------------------------------------------------------------------------------
@@ -166,17 +164,12 @@ static void begin_next(bool apart) {
 
 static void adopt_next(void) {
   struct failure failure = {0};
-  struct codec codec;
-  unsigned char *bytes = malloc(written.length);
-  require(bytes, "no memory");
-  memcpy(bytes, written.bytes, written.length);
-  codec_load(&codec, bytes, written.length);
-  codec.live = codec.same_descriptors = true;
-  require(session_adopt(next, &codec, &failure), "%s", failure.text);
-  const struct sink *left = sink_left(image_name(session->sink));
+  fd_table_set_aside(session->inputs.fd); /* as if they had just come */
+  fd_table_set_aside(session->outputs.fd);
+  require(session_adopt(next, session, true, &failure), "%s", failure.text);
+  const struct sink *left = sink_left(session->sink);
   require(left && sink_adopt(next->sink, left, flow_of_next, NULL), "the sink");
   require(session_taken(next, &failure), "%s", failure.text);
-  codec_clear(&codec);
 }
 
 static unsigned places_of(uint64_t sequence) {
@@ -213,7 +206,8 @@ START_TEST(it_makes_sense_after_each_instruction) {
   bool apart = _i == 1;
   int status = 0;
   set_up(apart);
-  ck_assert(image_look_into(dup(image_fd())));
+  const void *state = state_write("", 1, true); /* as of one that is killed */
+  ck_assert(state && image_look_into(dup(image_fd())) && state_receive(image_name(state), false, &(struct failure){0}));
   pid_t child = fork();
   if (child == 0) {
     ptrace(PTRACE_TRACEME, 0, NULL, NULL);

@@ -61,7 +61,7 @@ unsigned slots_set_aside(void) {
 /* Under `drop` there is always a slot: not all are lent. */
 bool offer_frame(struct frame frame) {
   struct slot *slot = slot_oldest(&flow.ring, SLOT_FREE);
-  while (!slot && sink_reclaim(sink, clock_now())) {
+  while (!slot && !sink->block && sink_reclaim(sink, clock_now())) {
     slot = slot_oldest(&flow.ring, SLOT_FREE);
     CHECK(slot || slots_set_aside() > 0);
   }

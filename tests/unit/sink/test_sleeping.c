@@ -134,7 +134,7 @@ static bool take(struct state *state) {
     }
     state->seen++;
     return go(state, SLEEPER, 0);
-  case TO_DAEMON: /* channel_take() reads the cursor first, and then says that it is awake */
+  case TO_DAEMON: /* channel_is_asked() reads the cursor first, and then says that it is awake */
     if (state->at[SLEEPER] == 0) {
       state->read = load(state, SLEEPER, CURSOR);
       return go(state, SLEEPER, state->asleep ? 1 : 2);

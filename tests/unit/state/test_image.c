@@ -14,15 +14,17 @@ START_TEST(a_record_is_found_by_its_name_and_by_its_address) {
   unsigned char *one = image_new(IMAGE_READER, BYTES), *other = image_new(IMAGE_SINK, BYTES);
   memset(one, 1, BYTES);
   look();
-  const unsigned char *left = image_left(image_name(one), IMAGE_READER, BYTES);
-  ck_assert(left && left != one && memcmp(left, one, BYTES) == 0);
+  size_t bytes = 0;
+  const unsigned char *left = image_left(image_name(one), IMAGE_READER, &bytes);
+  ck_assert(left && left != one && bytes == BYTES && memcmp(left, one, BYTES) == 0);
   ck_assert_ptr_eq(image_left_at(one, IMAGE_READER, BYTES), left);
-  ck_assert_ptr_null(image_left(image_name(one), IMAGE_SINK, BYTES));
-  ck_assert_ptr_null(image_left(image_name(one), IMAGE_READER, BYTES + 1));
+  ck_assert_ptr_null(image_left(image_name(one), IMAGE_SINK, &bytes));
+  ck_assert_ptr_null(image_left_at(one, IMAGE_SINK, BYTES));
+  ck_assert_ptr_null(image_left_at(one, IMAGE_READER, BYTES + 1));
   ck_assert_ptr_null(image_left_at(one + PAGE / 2, IMAGE_READER, BYTES));
   ck_assert_ptr_null(image_left_at(NULL, IMAGE_READER, BYTES));
   ck_assert_uint_eq(image_name(NULL), 0);
-  ck_assert_ptr_null(image_left(0, IMAGE_READER, BYTES));
+  ck_assert_ptr_null(image_left(0, IMAGE_READER, &bytes));
   image_free(one);
   image_free(other);
   image_look_away();
@@ -33,17 +35,18 @@ START_TEST(another_owner_is_another_record) {
   static const size_t sizes[] = {BYTES, LARGE};
   unsigned char *one = image_new(IMAGE_ROOM, sizes[_i]);
   uint64_t name = image_name(one);
+  size_t bytes;
   memset(one, 1, sizes[_i]);
   image_free(one);
   look();
-  ck_assert_ptr_null(image_left(name, IMAGE_ROOM, sizes[_i]));
+  ck_assert_ptr_null(image_left(name, IMAGE_ROOM, &bytes));
   unsigned char *next = image_new(IMAGE_ROOM, sizes[_i]);
   ck_assert_ptr_eq(next, one);
   for (size_t i = 0; i < sizes[_i]; i += 99) {
     ck_assert(next[i] == 0);
   }
-  ck_assert_ptr_null(image_left(name, IMAGE_ROOM, sizes[_i]));
-  ck_assert_ptr_nonnull(image_left(image_name(next), IMAGE_ROOM, sizes[_i]));
+  ck_assert_ptr_null(image_left(name, IMAGE_ROOM, &bytes));
+  ck_assert(image_left(image_name(next), IMAGE_ROOM, &bytes) && bytes == sizes[_i]);
   image_free(next);
   image_look_away();
 }
@@ -58,9 +61,10 @@ END_TEST
 START_TEST(a_name_or_an_address_may_be_anything) {
   void *record = image_new(IMAGE_READER, BYTES);
   uint64_t name = image_name(record);
+  size_t bytes;
   look();
   for (unsigned bit = 0; bit < 64; bit++) {
-    ck_assert_ptr_null(image_left(name ^ UINT64_C(1) << bit, IMAGE_READER, BYTES));
+    ck_assert_ptr_null(image_left(name ^ UINT64_C(1) << bit, IMAGE_READER, &bytes));
     ck_assert_ptr_null(image_left_at((void *)((uintptr_t)record ^ (uintptr_t)1 << bit), IMAGE_READER, BYTES));
   }
   image_free(record);

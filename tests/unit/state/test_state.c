@@ -16,59 +16,53 @@ static unsigned draw(unsigned below) {
 }
 
 static void *write_state(void) {
-  struct codec codec;
-  struct failure failure;
   unsigned char bytes[LENGTH];
   for (unsigned i = 0; i < LENGTH; i++) {
     bytes[i] = (unsigned char)draw(256);
   }
-  codec_begin(&codec);
-  codec_pass(&codec, bytes, sizeof bytes);
-  void *state = state_write(&codec, &failure);
-  ck_assert_msg(state, "%s", failure.text);
-  codec_clear(&codec);
+  void *state = state_write(bytes, sizeof bytes, false);
+  ck_assert_ptr_nonnull(state);
   return state;
 }
 
 static bool is_read(const void *state) {
-  struct codec codec;
   struct failure failure = {.text = ""};
-  bool whole = state_read(image_name(state), &codec, &failure);
+  bool whole = state_receive(image_name(state), false, &failure);
   ck_assert_msg(whole || failure.text[0], "there is no sentence");
-  if (whole) {
-    codec_clear(&codec);
-  }
+  ck_assert(whole == (state_left()->bytes != NULL));
   return whole;
 }
 
 static void look(void) { ck_assert(image_look_into(dup(image_fd()))); }
 
 START_TEST(what_is_written_is_read) {
-  struct codec codec;
   struct failure failure;
-  uint64_t value = 42;
-  codec_begin(&codec);
-  codec.live = true;
-  CODEC_PASS(&codec, value);
-  void *state = state_write(&codec, &failure);
-  codec_clear(&codec);
+  static const char said[] = "what there is", other[] = "what is there";
+  void *state = state_write(said, sizeof said, true);
   look();
-  ck_assert(state_read(image_name(state), &codec, &failure));
-  value = 0;
-  CODEC_PASS(&codec, value);
-  ck_assert(!codec.broken && value == 42 && codec.live);
-  codec.bytes[0] = 43;
-  ck_assert(state_write_again(&codec));
-  codec_clear(&codec);
-  ck_assert(state_read(image_name(state), &codec, &failure));
-  CODEC_PASS(&codec, value);
-  ck_assert(value == 43);
-  codec.length--;
-  ck_assert(!state_write_again(&codec));
-  codec_clear(&codec);
+  ck_assert(state_receive(image_name(state), true, &failure));
+  const struct left *left = state_left();
+  ck_assert(left->live && left->by_manager && left->length == sizeof said);
+  ck_assert_str_eq(left->bytes, said);
+  ck_assert(image_left_set(left->bytes, other, sizeof other));
+  ck_assert_str_eq(left->bytes, other);
   image_free(state);
   ck_assert(!is_read(state));
   image_look_away();
+  ck_assert(!image_left_set(said, other, sizeof other));
+}
+END_TEST
+
+START_TEST(what_makes_no_sense_of_a_history_or_a_trouble_is_not_taken) {
+  struct history history = {.cause = HISTORY_CRASH, .faults = {7}}, taken;
+  struct trouble trouble = {.count = 1, .since = 5, .last = 6}, other;
+  memset(history.text, 'x', sizeof history.text);
+  memset(trouble.text, 'x', sizeof trouble.text);
+  ck_assert(history_adopt(&taken, &history) && taken.faults[0] == 7 && strlen(taken.text) == HISTORY_TEXT - 1);
+  ck_assert(trouble_adopt(&other, &trouble) && other.last == 6 && strlen(other.text) == TROUBLE_TEXT - 1);
+  history.faults[HISTORY_FAULTS - 1] = -1;
+  trouble.last = INT64_MAX;
+  ck_assert(!history_adopt(&taken, &history) && !trouble_adopt(&other, &trouble));
 }
 END_TEST
 
@@ -111,6 +105,7 @@ Suite *state_suite(void) {
   TCase *all = tcase_create("all");
   tcase_set_timeout(all, 120);
   tcase_add_test(all, what_is_written_is_read);
+  tcase_add_test(all, what_makes_no_sense_of_a_history_or_a_trouble_is_not_taken);
   tcase_add_test(all, damaged_in_any_way_it_is_none);
   tcase_add_test(all, the_version_is_the_same_at_every_question);
   suite_add_tcase(suite, all);

@@ -50,6 +50,8 @@ struct server {
 struct server *fake_server_new(void);
 /* Closes the loop, which must be empty; gives false if a handle was left. */
 bool fake_server_free(struct server *server);
+/* Adds so many values of this length to a view. */
+void fake_record(struct histogram_view *view, int64_t ns, unsigned times);
 /* Answers everything that waits: commands with {"ok": true}, traces with one of `trace_frames` frames. */
 void fake_server_answer(struct server *server);
 

@@ -126,7 +126,7 @@ END_TEST
 /* What is slower than the last edge is in +Inf alone. */
 START_TEST(histogram_keeps_what_is_off_the_scale) {
   struct server *server = fake_server_new();
-  server->pipelines[1].snapshot.cumulative[STEP_EMIT].counts[histogram_bucket(INT64_C(100000000000))] = 4;
+  fake_record(&server->pipelines[1].snapshot.cumulative[STEP_EMIT], INT64_C(100000000000), 4);
   char *text = metrics_text(&server->ops);
   expect_line(text, "framed_latency_seconds_bucket{pipeline=\"idle\",step=\"emit\",le=\"2.147483648\"} 0");
   expect_line(text, "framed_latency_seconds_bucket{pipeline=\"idle\",step=\"emit\",le=\"+Inf\"} 4");

@@ -206,6 +206,13 @@ START_TEST(memory_of_the_slots) {
              "7f02 prefer:1 file=/memfd:framed:cam0.0:out\\040(deleted) dirty=150 N1=50 N12=75 kernelpagesize_kB=4\n");
   expect_slots(gpus, 2, VERDICT_BETTER, "409.6 kB of their 1.0 MB lie on a node far");
   write_file("/sys/bus/pci/devices/0000:19:00.0/numa_node", "12\n");
+  expect_slots(gpus, 2, VERDICT_BETTER, "409.6 kB of their 1.0 MB lie"); /* node 12 is near to another GPU only */
+  write_file("/proc/42/numa_maps",
+             "7f01 prefer:1 file=/memfd:framed:cam0.0:in\\040(deleted) dirty=100 N1=125 kernelpagesize_kB=4\n"
+             "7f02 prefer:12 file=/memfd:framed:cam0.1:in\\040(deleted) dirty=100 N12=125 kernelpagesize_kB=4\n");
+  expect_slots(gpus, 2, VERDICT_FINE, "their 1.0 MB lie");
+  write_file("/proc/42/numa_maps",
+             "7f01 default file=/memfd:framed:cam0.0:in\\040(deleted) dirty=100 N0=25 N12=225 kernelpagesize_kB=4\n");
   expect_slots(gpus, 2, VERDICT_BETTER, "102.4 kB of their 1.0 MB lie");
   write_file("/proc/42/numa_maps", "7f04 default\n");
   expect_slots(gpus, 2, VERDICT_UNKNOWN, "cannot be read");

@@ -43,7 +43,8 @@ static bool take_memory(struct engine *engine, size_t bytes, struct problem *pro
     close(file);
   }
   if (memory == MAP_FAILED) {
-    return problem_set(problem, EXIT_STATUS_REFUSED, NULL, "%zu bytes for slots: %s", bytes, strerror(code));
+    problem_set(problem, EXIT_STATUS_REFUSED, NULL, "%zu bytes for slots: %s", bytes, strerror(code));
+    return false;
   }
   engine->memory = memory;
   engine->memory_bytes = bytes;

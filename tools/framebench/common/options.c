@@ -5,13 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct option long_options[] = {{"json", no_argument, NULL, 'j'},
-                                             {"quick", no_argument, NULL, 'q'},
-                                             {"backend", required_argument, NULL, 'b'},
-                                             {"device", required_argument, NULL, 'd'},
-                                             {"svg", required_argument, NULL, 's'},
-                                             {"witness", no_argument, NULL, 'w'},
-                                             {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {
+    {"json", no_argument, NULL, 'j'},          {"quick", no_argument, NULL, 'q'},     {"backend", required_argument, NULL, 'b'},
+    {"device", required_argument, NULL, 'd'},  {"svg", required_argument, NULL, 's'}, {"witness", no_argument, NULL, 'w'},
+    {"devices", required_argument, NULL, 'n'}, {"simulate", no_argument, NULL, 'm'},  {NULL, 0, NULL, 0}};
 
 static const char *const backends[] = {[GPU_BACKEND_AUTO] = "auto", [GPU_BACKEND_CUDA] = "cuda", [GPU_BACKEND_CPU] = "cpu"};
 
@@ -25,22 +22,44 @@ static bool parse_backend(const char *text, struct options *options, struct prob
   return problem_set(problem, EXIT_STATUS_USAGE, "give auto, cuda or cpu", "--backend does not take '%s'", text);
 }
 
-static bool parse_device(const char *text, struct options *options, struct problem *problem) {
+static bool parse_number(const char *name, const char *text, unsigned long least, unsigned long most, unsigned *number,
+                         struct problem *problem) {
   char *end;
   errno = 0;
   unsigned long value = strtoul(text, &end, 10);
-  if (text[strspn(text, "0123456789")] != '\0' || end == text || errno != 0 || value > 1023) {
-    return problem_set(problem, EXIT_STATUS_USAGE, "`nvidia-smi -L` lists the devices", "--device does not take '%s'", text);
+  if (text[strspn(text, "0123456789")] != '\0' || end == text || errno != 0 || value < least || value > most) {
+    return problem_set(problem, EXIT_STATUS_USAGE, "`nvidia-smi -L` lists the devices", "--%s does not take '%s'", name, text);
   }
-  options->device = (unsigned)value;
+  *number = (unsigned)value;
   return true;
 }
 
+/* Which bit a subcommand needs that takes this option; 0: all take it. */
+static unsigned needs(int option) {
+  switch (option) {
+  case 's':
+    return OPTION_SVG;
+  case 'w':
+    return OPTION_WITNESS;
+  case 'n':
+  case 'm':
+    return OPTION_SCALE;
+  default:
+    return 0;
+  }
+}
+
+static const char *name_of(int option) {
+  const struct option *entry = long_options;
+  while (entry->name && entry->val != option) {
+    entry++;
+  }
+  return entry->name;
+}
+
 static bool take(int option, char **arguments, unsigned takes, struct options *options, struct problem *problem) {
-  unsigned needs = option == 's' ? OPTION_SVG : option == 'w' ? OPTION_WITNESS : 0;
-  if (needs & ~takes) {
-    return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'%s' does not take --%s", arguments[0],
-                       option == 's' ? "svg" : "witness");
+  if (needs(option) & ~takes || (option == 'd' && takes & OPTION_SCALE)) {
+    return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'%s' does not take --%s", arguments[0], name_of(option));
   }
   switch (option) {
   case 'j':
@@ -58,7 +77,12 @@ static bool take(int option, char **arguments, unsigned takes, struct options *o
   case 'b':
     return parse_backend(optarg, options, problem);
   case 'd':
-    return parse_device(optarg, options, problem);
+    return parse_number("device", optarg, 0, 1023, &options->device, problem);
+  case 'n':
+    return parse_number("devices", optarg, 1, OPTIONS_MOST_DEVICES, &options->devices, problem);
+  case 'm':
+    options->simulate = true;
+    return true;
   default:
     return problem_set_option(problem, option, arguments, "see `framebench COMMAND --help`");
   }
@@ -73,10 +97,10 @@ bool options_read(int count, char **arguments, unsigned takes, struct options *o
       return false;
     }
   }
-  if (takes & OPTION_FILE) {
+  if (takes & (OPTION_FILE | OPTION_SCALE)) {
     options->file = arguments[optind];
     optind += options->file != NULL;
-    if (!options->file) {
+    if (!options->file && takes & OPTION_FILE) {
       return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'%s' needs a file", arguments[0]);
     }
   }

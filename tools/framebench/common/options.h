@@ -7,13 +7,17 @@
 #include "gpu/gpu.h"
 #include "tools/framectl/common/problem.h"
 
-enum option_id { OPTION_SVG = 1, OPTION_WITNESS = 2, OPTION_FILE = 4 }; /* bits: what not every subcommand takes */
+/* Bits: what not every subcommand takes. SCALE: --devices in the place of --device, --simulate, and perhaps a file. */
+enum option_id { OPTION_SVG = 1, OPTION_WITNESS = 2, OPTION_FILE = 4, OPTION_SCALE = 8 };
+enum { OPTIONS_MOST_DEVICES = 64 };
 
 struct options {
   bool json, quick;
   bool witness;     /* compare with CUPTI's records */
   const char *svg;  /* file for the timeline; NULL: none */
-  const char *file; /* the operand, where one is taken; then it is needed */
+  const char *file; /* the operand, where one is taken */
+  unsigned devices; /* at most so many; 0: not given */
+  bool simulate;    /* foretell what is not there */
   enum gpu_backend_choice backend;
   unsigned device;
 };

@@ -32,12 +32,29 @@ static json_t *pipeline_config(const struct own_daemon *daemon, const struct own
   json_t *format = pipeline->format ? json_incref(pipeline->format)
                                     : json_pack("{s:s, s:[I]}", "dtype", "float32", "shape",
                                                 (json_int_t)(pipeline->frame_bytes / sizeof(float)));
+  json_t *devices = json_array(), *config;
+  for (unsigned number = 0; number < pipeline->devices; number++) {
+    json_array_append_new(devices, json_integer(number));
+  }
   json_t *stages =
       pipeline->stages ? json_incref(pipeline->stages) : json_pack("[{s:{s:i, s:i}}]", "affine", "scale", 1, "offset", 0);
-  return json_pack("{s:{s:o, s:s, s:o}, s:i, s:s, s:s, s:o, s:o}", "source", "socket",
-                   json_sprintf("%s/%s", daemon->folder, pipeline->name), "protocol", pipeline->native ? "native" : "raw",
-                   "format", format, "slots", (int)pipeline->slots, "completion", pipeline->completion, "graph",
-                   pipeline->graph ? pipeline->graph : "auto", "stages", stages, "sink", sink);
+  config = json_pack("{s:{s:o, s:s, s:o, s:i}, s:i, s:s, s:s, s:o, s:o, s:o}", "source", "socket",
+                     json_sprintf("%s/%s", daemon->folder, pipeline->name), "protocol", pipeline->native ? "native" : "raw",
+                     "format", format, "clients", pipeline->clients > 0 ? (int)pipeline->clients : 1, "slots",
+                     (int)pipeline->slots, "completion", pipeline->completion, "graph",
+                     pipeline->graph ? pipeline->graph : "auto", "stages", stages, "sink", sink, "devices", devices);
+  if (pipeline->devices == 0) {
+    json_object_del(config, "devices");
+  }
+  return config;
+}
+
+json_t *own_daemon_format(const struct frame_format *tensor) {
+  json_t *shape = json_array();
+  for (unsigned i = 0; i < tensor->rank; i++) {
+    json_array_append_new(shape, json_integer((json_int_t)tensor->shape[i]));
+  }
+  return json_pack("{s:s, s:o}", "dtype", element_type_names[tensor->dtype], "shape", shape);
 }
 
 /* JSON is YAML. */

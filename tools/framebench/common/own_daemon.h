@@ -5,6 +5,7 @@
 #ifndef FRAMED_FRAMEBENCH_COMMON_OWN_DAEMON_H
 #define FRAMED_FRAMEBENCH_COMMON_OWN_DAEMON_H
 
+#include "gpu/format.h"
 #include "tools/framectl/common/problem.h"
 
 #include <jansson.h>
@@ -20,7 +21,12 @@ struct own_pipeline {
   bool native;             /* on one socket, with shared memory if the client wants it */
   const char *graph;       /* NULL: the daemon's default */
   json_t *format, *stages; /* borrowed; NULL: as above */
+  unsigned clients;        /* that it takes at once; 0: one */
+  unsigned devices;        /* it has the first so many; 0: the one of `gpu` */
 };
+
+/* The format of a tensor, as a configuration says it; to be released. */
+json_t *own_daemon_format(const struct frame_format *tensor);
 
 /* Starts it and waits until it answers. `keys` (taken) has `gpu` and what else the configuration is to have at its top. NULL on
  * a problem, which has the daemon's own last words. Forks, so before any use of CUDA in this process. */

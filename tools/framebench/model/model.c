@@ -67,15 +67,6 @@ static json_t *models(const struct bench *bench, const char *name, unsigned inst
   return json_pack("{s:{s:s, s:i}}", name, "file", bench->options->file, "instances", (int)instances);
 }
 
-/* The format that the model takes, as a configuration says it. */
-static json_t *tensor_format(const struct model_tensor *input) {
-  json_t *shape = json_array();
-  for (unsigned i = 0; i < input->format.rank; i++) {
-    json_array_append_new(shape, json_integer((json_int_t)input->format.shape[i]));
-  }
-  return json_pack("{s:s, s:o}", "dtype", element_type_names[input->format.dtype], "shape", shape);
-}
-
 /* What a camera gives, made into what the model takes: its sides are the last two of the tensor. */
 static json_t *camera_stages(const struct model_tensor *input) {
   const uint64_t *sides = input->format.shape + input->format.rank - 2;
@@ -271,7 +262,7 @@ static void add_targets(struct bench *bench) {
 }
 
 static bool measure(struct bench *bench, const struct model_tensor *input, struct problem *problem) {
-  json_t *format = tensor_format(input);
+  json_t *format = own_daemon_format(&input->format);
   results_section(bench->results, &rows_section);
   bool done = !bench->cuda || (weigh(bench, format, CAMERAS, 3, &bench->memory_many, problem) &&
                                weigh(bench, format, 1, 2, &bench->memory_two, problem) && watch_cameras(bench, input, problem));

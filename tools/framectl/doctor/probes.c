@@ -242,8 +242,14 @@ static void probe_node(const struct probe *probe, const struct nvml_gpu *gpu) {
 /* -- the memory of the slots ---------------------------------------------------------------------------------------------- */
 
 struct spread {
-  double near, far; /* bytes, on nodes of GPUs and on others */
+  double near, far; /* bytes, on the node of the GPU and on others */
 };
+
+/* The daemon asked for the node of the slots' own GPU, which the kernel keeps with them; else any GPU's node is near. */
+static bool is_near(const char *line, unsigned long node, const bool near[MAX_NODES]) {
+  const char *policy = strstr(line, " prefer"), *wanted = policy ? strchr(policy, ':') : NULL;
+  return wanted ? strtoul(wanted + 1, NULL, 10) == node : node < MAX_NODES && near[node];
+}
 
 /* A line of the daemon's numa_maps: "7f00 prefer:1 file=/memfd:framed:cam0.0:in\\040(deleted) N0=2 N1=510
  * kernelpagesize_kB=4". */
@@ -257,7 +263,7 @@ static void add_mapping(const char *line, const bool near[MAX_NODES], struct spr
     char *end;
     unsigned long node = strtoul(at + strlen(" N"), &end, 10);
     if (*end == '=') {
-      *(node < MAX_NODES && near[node] ? &spread->near : &spread->far) += page * strtod(end + 1, NULL);
+      *(is_near(line, node, near) ? &spread->near : &spread->far) += page * strtod(end + 1, NULL);
     }
   }
 }
