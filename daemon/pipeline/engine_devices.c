@@ -17,6 +17,7 @@
 #include "daemon/pipeline/placement.h"
 #include "daemon/pipeline/private.h"
 #include "daemon/state/image.h"
+#include "gpu/nvml.h"
 
 const char *const engine_absence_names[] = {[ENGINE_DRAINED] = "drained", [ENGINE_FAILED] = "failed"};
 
@@ -236,7 +237,12 @@ static bool may_leave_out(const struct engine *engine, const struct config *conf
   return engine_can_spare(engine, config, index, NULL) && (engine->known[index].is_known || index < count_devices(config));
 }
 
-static void leave_broken_out(struct engine *engine, unsigned index, const char *text) {
+static void leave_broken_out(struct engine *engine, unsigned index, const char *reason) {
+  char text[ENGINE_TEXT];
+  snprintf(text, sizeof text, "%s", reason);
+  if (engine->known[index].is_known) {
+    nvml_add_trouble(engine->known[index].calibration.address, text, sizeof text);
+  }
   engine_leave_out(engine, index, ENGINE_FAILED, text);
   log_event(LOG_DEVICE, NULL, "device %u is left out, and the sessions that were to be on it are on others: %s", index, text);
 }

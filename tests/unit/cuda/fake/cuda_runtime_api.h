@@ -38,7 +38,13 @@ typedef enum cudaError cudaError_t;
 
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 
-enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaHostRegisterPortable = 1, cudaEventRecordExternal = 1 };
+enum {
+  cudaStreamNonBlocking = 1,
+  cudaEventDefault = 0,
+  cudaEventDisableTiming = 2,
+  cudaHostRegisterPortable = 1,
+  cudaEventRecordExternal = 1
+};
 
 enum cudaStreamCaptureMode {
   cudaStreamCaptureModeGlobal = 0,
