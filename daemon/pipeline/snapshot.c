@@ -171,7 +171,7 @@ void pipeline_work(const struct pipeline *pipeline, unsigned device, struct heal
     if (view.submitted != view.completed && (work->frames == 0 || view.last_completion < work->since)) {
       work->since = view.last_completion;
     }
-    const unsigned among = device != NO_DEVICE ? place->count : 1; /* which have them in turn */
+    const unsigned among = device != NO_DEVICE ? engine_place_turns(place) : 1; /* which have them in turn */
     work->frames += (view.submitted - view.completed + among - 1) / among;
   }
 }
