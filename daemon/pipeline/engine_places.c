@@ -88,7 +88,7 @@ static void choose_devices(struct engine *engine, struct placement_device *devic
 static bool settle_on(struct engine *engine, struct placement_device *devices, struct engine_place *place, size_t bytes,
                       size_t needed, struct failure *failure) {
   struct gpu_device *members[GPU_MAX_SLOTS];
-  struct gpu_error error = {.stage = -1};
+  struct gpu_error error = {0};
   for (unsigned i = 0; i < place->count; i++) {
     struct opened *opened = engine_find_opened(engine, place->on[i].number);
     members[i] = opened->device;
