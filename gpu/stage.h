@@ -67,12 +67,12 @@ struct stage_plan {
   bool is_band;               /* the frames are bands of rows of others: see border() and merge() */
   size_t input_offset;        /* of a band: bytes of what the stage before gave that are rows of its neighbour's */
   size_t input_bytes, output_bytes;
-  size_t state_bytes;        /* kept from frame to frame for one session, zeroed at its start; 0: none */
-  size_t scratch_bytes;      /* device memory of the slot that the stage may use during a frame */
-  unsigned users;            /* slots of all programs that the chain is for, if the caller knows, else 0 */
-  void *resource;            /* of the request: what the caller opened for the stage and keeps until the chain is freed */
-  void *shadow;              /* likewise: what computes some of its frames for comparison, or NULL */
-  void *object;              /* on the heap, made by prepare() and freed by release() */
+  size_t state_bytes;   /* kept from frame to frame for one session, zeroed at its start; 0: none */
+  size_t scratch_bytes; /* device memory of the slot that the stage may use during a frame */
+  unsigned users;       /* slots of all programs that the chain is for, if the caller knows, else 0 */
+  void *resource;       /* of the request: what the caller opened for the stage and keeps until the chain is freed */
+  void *shadow;         /* likewise: what computes some of its frames for comparison, or NULL */
+  void *object;         /* on the heap, made by prepare() and freed by release() */
   struct kept_file files[STAGE_MAX_FILES]; /* what prepare() read, closed with the chain */
   const char *remedy;        /* a constant of prepare()'s, where it refuses for another reason than the format that comes in */
   const char *not_on_cpu;    /* why it cannot run there, and what would help: "..., WHY; REMEDY"; NULL: it can */
