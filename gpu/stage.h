@@ -114,6 +114,7 @@ struct stage_call {
   uint64_t sequence;  /* the frame's number within its session */
   bool restart;       /* first frame of a session: `state` must be taken as empty */
   bool again;         /* the frame was on a device that failed, and runs once more */
+  bool differs;       /* on a GPU: what the stages' differs() said of it, which is asked once a frame */
   enum gpu_priority priority;
   int64_t deadline; /* CLOCK_MONOTONIC: when the result should be there; 0: it has none */
   void *attached;   /* what attach() or join() gave, and the number of the slot within it; NULL without them */

@@ -74,6 +74,7 @@ enum { CUDA_MOST_COPIED = 256 << 10 };
 struct cuda_pass {
   uint64_t sequence;
   bool restart, again, notify;
+  bool differs;     /* a stage has asked for it to be enqueued in another way than most */
   int64_t deadline; /* of a frame that a stage may hold back; 0: none */
   bool timed;       /* with events around its steps */
   bool captured;    /* into a graph, and not to be run now */
@@ -235,7 +236,7 @@ bool cuda_graph_make(struct cuda_program *program, enum cuda_way way, struct gpu
 /* All but those of one way; CUDA_STEPS: all. */
 void cuda_graph_drop_others(struct gpu_device *device, struct cuda_slot *slot, enum cuda_way way);
 /* Which graph stands for this frame, or that none does. */
-enum cuda_way cuda_graph_way(const struct cuda_slot *slot, const struct cuda_pass *pass);
+enum cuda_way cuda_graph_way(const struct cuda_slot *slot, struct cuda_pass *pass);
 /* Launches it, between the steps that stay outside it. */
 bool cuda_graph_launch(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
 

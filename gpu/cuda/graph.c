@@ -93,11 +93,12 @@ static bool differs(const struct gpu_chain *chain, uint64_t sequence) {
   return false;
 }
 
-enum cuda_way cuda_graph_way(const struct cuda_slot *slot, const struct cuda_pass *pass) {
+enum cuda_way cuda_graph_way(const struct cuda_slot *slot, struct cuda_pass *pass) {
   const struct cuda_program *program = slot->program;
   const struct gpu_chain *chain = program->base.chain;
+  pass->differs = program->differs && differs(chain, pass->sequence);
   bool is_captured = pass->notify == program->base.options.notify && !(pass->restart && chain->first_stateful >= 0) &&
-                     !(program->differs && differs(chain, pass->sequence));
+                     !pass->differs;
   return is_captured ? program->way : CUDA_STEPS;
 }
 

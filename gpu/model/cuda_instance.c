@@ -306,7 +306,11 @@ bool cuda_instance_time(struct cuda_instance *instance, unsigned frames, float *
 
 /* -- frames ------------------------------------------------------------------------------------------------------------- */
 
-bool cuda_instance_is_free(struct cuda_instance *instance) { return cudaEventQuery(instance->done) == cudaSuccess; }
+/* That it is busy must not be left behind as an error, for which the launch of a later stage would be blamed. */
+bool cuda_instance_is_free(struct cuda_instance *instance) {
+  struct gpu_error unsaid; /* what is wrong with a device is found by its frames */
+  return cuda_progress(instance->device, cudaEventQuery(instance->done), "cudaEventQuery", &unsaid) == GPU_DONE;
+}
 
 /* Makes the graph a node of the one that is being captured. */
 static cudaError_t add_child(const struct cuda_instance *instance, cudaStream_t stream) {

@@ -173,7 +173,7 @@ static void CUDART_CB on_sample(void *argument) {
 
 /* Behind the model, which leaves its input as it is, and before the stage that takes the memory of it. */
 static cudaError_t take_sample(struct attached *attached, const struct stage_call *call, cudaStream_t stream) {
-  if (!attached->sample || call->sequence == STAGE_WARM_UP || !shadow_take(attached->shadow, attached)) {
+  if (!attached->sample || !call->differs || !shadow_take(attached->shadow, attached)) {
     return cudaSuccess;
   }
   cudaError_t status =

@@ -215,6 +215,8 @@ bool shadow_take(struct shadow *shadow, const void *owner) {
   bool taken = atomic_compare_exchange_strong(&shadow->state, &expected, SHADOW_TAKEN);
   if (taken) {
     atomic_store(&shadow->owner, owner);
+  } else {
+    atomic_fetch_add_explicit(&shadow->skipped, 1, memory_order_relaxed);
   }
   return taken;
 }

@@ -21,7 +21,7 @@ const struct model *shadow_other(const struct shadow *shadow); /* the second of 
 
 /* Whether it may have this frame; else the frame is counted as skipped. Asked once a frame. */
 bool shadow_wants(struct shadow *shadow);
-/* Takes it for a frame of `owner`, unless another frame has it. */
+/* Takes it for a frame of `owner` that it wanted, unless another frame has it by now: that one is skipped, too. */
 bool shadow_take(struct shadow *shadow, const void *owner);
 /* Compares this input, which stays until shadow_leave(). NULL: the copy in shadow_place(). */
 void shadow_post(struct shadow *shadow, const void *input);

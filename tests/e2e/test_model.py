@@ -47,6 +47,28 @@ def test_a_model_computes_every_frame(place, slots):
 
 
 @with_runtime
+@pytest.mark.parametrize("graph", ["on", "off"])
+def test_frames_that_find_every_instance_busy_go_on_through_the_next_stages(place, graph):
+    """Of all pipelines on the lane, also those without the model."""
+    frames = np.random.default_rng(1).standard_normal((300, 1, 3, 4, 5)).astype(np.float32)
+    stages = {"cam0": [{"model": {"name": "line"}}, {"affine": {"scale": 3}}], "cam1": [{"model": {"name": "line"}}, {"affine": {"scale": 3}}],
+              "cam2": [{"affine": {"scale": 3}}]}
+    entries = {name: pipeline(tensor("float32", 3, 4, 5), slots=8, graph=graph, stages=chain) for name, chain in stages.items()}
+    models = {"line": {"file": str(MODELS / "line.onnx"), "instances": 1}}
+    with Daemon(place, entries, models=models, lanes=1) as daemon:
+        clients = {name: (daemon.reader(name), daemon.producer(name)) for name in entries}
+        sending = [Background(producer.send, frames.tobytes()) for _, producer in clients.values()]
+        for name, (reader, producer) in clients.items():
+            expected = frames if name == "cam2" else frames * np.float32(2) + np.float32(1)
+            np.testing.assert_array_equal(reader.frames(len(frames), frames.shape[1:], np.float32), expected * np.float32(3))
+            reader.close()
+        for each, (_, producer) in zip(sending, clients.values()):
+            each.join()
+            producer.close()
+        assert daemon.status()["handovers"]["fault"] == 0
+
+
+@with_runtime
 def test_pictures_go_in_as_they_lie_in_memory_and_through_stages_before_it(place):
     frames = np.random.default_rng(2).integers(0, 256, (20, 4, 6, 3), np.uint8)
     entry = pipeline({"pixels": "rgb24", "width": 6, "height": 4}, stages=[model("pixels")])

@@ -9,7 +9,7 @@ from harness import BACKEND, FRAMECTL, Daemon, limit, pace, pipeline
 from test_model import model, tensor, through, with_runtime
 from test_trace import Asked
 
-FRAMES = np.random.default_rng(5).standard_normal((60, 1, 3, 4, 5)).astype(np.float32)
+FRAMES = np.random.default_rng(5).standard_normal((600, 1, 3, 4, 5)).astype(np.float32)
 
 
 def with_model(*before, **keys):
@@ -45,7 +45,8 @@ def test_a_trace_names_the_instance_that_ran_each_frame(place):
         trace = asked.result()
     models = {event["args"]["frame"]: event for event in trace.spans("model", "stream")}
     kernels = {event["args"]["frame"]: event for event in trace.spans("kernel", "stream")}
-    assert len(models) == len(kernels) == len(FRAMES)
+    assert 0 < len(models) == len(kernels)
+    assert len(models) == len(FRAMES) or BACKEND == "cuda"  # where not every frame has times
     assert {event["args"]["instance"] for event in models.values()} <= {1, 2, 3}
     for number, event in models.items():
         assert kernels[number]["ts"] <= event["ts"] and event["dur"] <= kernels[number]["dur"], (event, kernels[number])

@@ -143,6 +143,7 @@ def test_wrong_arguments(target, arguments):
 # -- with pip --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.host
 def test_pip_is_asked_for_one_version_by_its_size(place, target):
     wheel = make_wheel(place)
     path = fake_pip(place, f"""echo "$@" > {place}/asked
@@ -154,6 +155,7 @@ while [ $# -gt 1 ]; do [ "$1" = --dest ] && cp {wheel} "$2"; shift; done""")
     assert files(target) == ["libonnxruntime.so.1.28.0"]
 
 
+@pytest.mark.host
 def test_a_terminal_sees_how_far_it_is(place, target):
     wheel = make_wheel(place)
     path = fake_pip(place, f"""while [ $# -gt 1 ]; do [ "$1" = --dest ] && head -c 3000000 /dev/zero > "$2/part" && cp {wheel} "$2"; shift; done

@@ -36,6 +36,7 @@ def test_frames_of_high_priority_overtake_those_that_wait(place):
         daemon.kill()  # nobody waits for the rest
 
 
+@pytest.mark.host
 def test_a_frame_that_is_late_by_then_is_not_computed(place):
     """The one worker has frames of another pipeline before it at all times, for longer than the deadline."""
     entries = {
