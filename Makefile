@@ -212,7 +212,8 @@ $(out)/obj/%.cu.o: %.cu $(out)/flags
 	$(call quiet,NVCC)$(NVCC) $(nvcc_flags) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
 # -- GPU tests: tests/gpu/check.sh runs them on a device; gpu-parity also takes --cpu --------------------------------
-gpu_tests := $(unit_folder)/gpu-parity $(unit_folder)/gpu-model
+gpu_tests := $(unit_folder)/gpu-parity $(unit_folder)/gpu-model $(unit_folder)/gpu-split
+$(unit_folder)/gpu-split: $(call objects,tests/gpu/split.c tests/gpu/cases.c) $(gpu_objects)
 $(unit_folder)/gpu-model: $(call objects,tests/gpu/model.c) $(gpu_objects)
 $(unit_folder)/gpu-parity: $(call objects,tests/gpu/parity.c tests/gpu/cases.c tests/gpu/compare.c) $(gpu_objects)
 ifeq ($(with_cuda) $(VARIANT),yes check)
@@ -294,7 +295,7 @@ unit: $(unit_runs) ## runs the unit tests of VARIANT (best with VARIANT=check, a
 $(unit_programs:%=run-%): run-%: %
 	@echo "== $<"; $<
 run-parity: $(unit_folder)/gpu-parity
-	@echo "== $<"; $< --cpu --small
+	@echo "== $<"; $< --cpu --small; $< --cpu --small --split
 
 # -- the tests with real programs ----------------------------------------------------------------------------------
 slow_asan := 3

@@ -17,6 +17,7 @@
 #include "daemon/pipeline/placement.h"
 #include "daemon/pipeline/private.h"
 #include "daemon/state/image.h"
+#include "gpu/nvml.h"
 
 const char *const engine_absence_names[] = {[ENGINE_DRAINED] = "drained", [ENGINE_FAILED] = "failed"};
 
@@ -236,7 +237,12 @@ static bool may_leave_out(const struct engine *engine, const struct config *conf
   return engine_can_spare(engine, config, index, NULL) && (engine->known[index].is_known || index < count_devices(config));
 }
 
-static void leave_broken_out(struct engine *engine, unsigned index, const char *text) {
+static void leave_broken_out(struct engine *engine, unsigned index, const char *reason) {
+  char text[ENGINE_TEXT];
+  snprintf(text, sizeof text, "%s", reason);
+  if (engine->known[index].is_known) {
+    nvml_add_trouble(engine->known[index].calibration.address, text, sizeof text);
+  }
   engine_leave_out(engine, index, ENGINE_FAILED, text);
   log_event(LOG_DEVICE, NULL, "device %u is left out, and the sessions that were to be on it are on others: %s", index, text);
 }
@@ -379,6 +385,8 @@ uint64_t engine_place_bits(const struct engine_place *place) {
   return bits;
 }
 
+unsigned engine_place_turns(const struct engine_place *place) { return place->split ? 1 : place->count; }
+
 /* So many devices that are open, have room and are the least loaded. */
 static void choose_devices(struct engine *engine, struct placement_device *devices, unsigned wanted, size_t needed,
                            struct engine_place *place) {
@@ -401,7 +409,7 @@ static void choose_devices(struct engine *engine, struct placement_device *devic
 static bool settle_on(struct engine *engine, struct placement_device *devices, struct engine_place *place, size_t bytes,
                       size_t needed, struct failure *failure) {
   struct gpu_device *members[GPU_MAX_SLOTS];
-  struct gpu_error error;
+  struct gpu_error error = {0};
   for (unsigned i = 0; i < place->count; i++) {
     struct opened *opened = find_device(engine, place->on[i].number);
     members[i] = opened->device;
@@ -409,15 +417,28 @@ static bool settle_on(struct engine *engine, struct placement_device *devices, s
     devices[opened - engine->devices].room -= needed;
     atomic_fetch_add(&opened->load, bytes);
   }
-  place->device = place->count > 1 ? gpu_join(members, place->count, &error) : members[0];
+  if (place->count == 1) {
+    place->device = members[0];
+  } else {
+    place->device = (place->split ? gpu_join_rows : gpu_join)(members, place->count, &error);
+  }
   return place->device || engine_failure(failure, &error);
 }
 
 /* Of those that are open. Each of several gets a slot of the session at least. */
 static unsigned devices_of_each(const struct config_pipeline *config, uint64_t open) {
   unsigned all = (unsigned)__builtin_popcountll(open);
-  unsigned most = config->spread == CONFIG_SPREAD_FRAMES ? config->slots : 1;
+  unsigned slots = config->spread == CONFIG_SPREAD_FRAMES ? config->slots : 1;
+  unsigned most = config->split == CONFIG_SPLIT_ROWS ? GPU_MAX_SLOTS : slots;
   return all < most ? all : most;
+}
+
+/* Of what a session needs on one device, that on each of several: some of its slots, or about so much of each. */
+static size_t share_of_each(const struct config_pipeline *config, size_t needed, unsigned each) {
+  if (each < 2) {
+    return needed;
+  }
+  return config->split == CONFIG_SPLIT_ROWS ? needed / each : needed / config->slots * ((config->slots + each - 1) / each);
 }
 
 bool engine_place_sessions(struct engine *engine, const struct config_pipeline *config, struct engine_place *places,
@@ -434,10 +455,11 @@ bool engine_place_sessions(struct engine *engine, const struct config_pipeline *
   }
   look_at(engine, open, devices);
   const unsigned each = devices_of_each(config, open);
-  const size_t needed_each = each > 1 ? needed / config->slots * ((config->slots + each - 1) / each) : needed;
+  const size_t needed_each = share_of_each(config, needed, each);
   bool placed = true;
   for (unsigned i = 0; i < count && placed; i++) {
     choose_devices(engine, devices, each, needed_each, &places[i]);
+    places[i].split = config->split == CONFIG_SPLIT_ROWS && places[i].count > 1;
     placed = places[i].count > 0 ? settle_on(engine, devices, &places[i], bytes / places[i].count, needed_each, failure)
                                  : refuse_memory(engine, config, open, needed * count, failure);
   }

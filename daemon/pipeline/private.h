@@ -1,11 +1,11 @@
 /*
  * What the files of a pipeline share. engine.c and engine_devices.c are what pipelines run on. inputs.c (their life and what
  * they are told), inputs_events.c (what their sessions tell), inputs_file.c (producers that are files), inputs_admit.c (how
- * producers that connect get their seats) and inputs_image.c (how inputs are handed over) are its source side; outputs.c (their life, FIFOs), outputs_files.c (regular
- * files), outputs_readers.c (readers that connect) and outputs_image.c (how outputs are handed over) its sink side. Of the
- * pipeline itself snapshot.c reads what can be known, watch.c follows what goes wrong, states.c says which event leads where,
- * image.c hands it over, run.c is what it does while it runs, restage.c has it go on with other stages, and pipeline.c takes
- * and gives back what it needs. Each uses those before it.
+ * producers that connect get their seats) and inputs_image.c (how inputs are handed over) are its source side; outputs.c (their
+ * life, FIFOs), outputs_files.c (regular files), outputs_readers.c (readers that connect) and outputs_image.c (how outputs are
+ * handed over) its sink side. Of the pipeline itself snapshot.c reads what can be known, watch.c follows what goes wrong,
+ * states.c says which event leads where, image.c hands it over, run.c is what it does while it runs, restage.c has it go on
+ * with other stages, and pipeline.c takes and gives back what it needs. Each uses those before it.
  */
 #ifndef FRAMED_PIPELINE_PRIVATE_H
 #define FRAMED_PIPELINE_PRIVATE_H

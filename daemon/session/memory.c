@@ -149,12 +149,13 @@ static void set_up_flow(struct session *session) {
   flow->account = &session->account;
   flow->devices = session->setup.devices;
   flow->device_count = session->setup.device_count;
+  flow->split = session->setup.split;
   flow->lane = session->setup.lane;
   flow->seat = session->setup.index;
   flow->depth = flow_depth(config->overload, config->slots, config->deadline_ns > 0);
   flow->overload = config->overload;
   flow->deadline_ns = config->deadline_ns;
-  flow->spin = config->completion == CONFIG_COMPLETION_SPIN;
+  flow->spin = config->completion != CONFIG_COMPLETION_CALLBACK;
   flow->tap = session->setup.tap;
   flow->wake = wake_from_sink;
   flow->session = session;
