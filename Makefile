@@ -216,7 +216,8 @@ $(out)/obj/%.cu.o: %.cu $(out)/flags
 	$(call quiet,NVCC)$(NVCC) $(nvcc_flags) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
 # -- GPU tests: tests/gpu/check.sh runs them on a device; gpu-parity also takes --cpu --------------------------------
-gpu_tests := $(unit_folder)/gpu-parity $(unit_folder)/gpu-model
+gpu_tests := $(unit_folder)/gpu-parity $(unit_folder)/gpu-model $(unit_folder)/gpu-split
+$(unit_folder)/gpu-split: $(call objects,tests/gpu/split.c tests/gpu/cases.c) $(gpu_objects)
 $(unit_folder)/gpu-model: $(call objects,tests/gpu/model.c) $(gpu_objects)
 $(unit_folder)/gpu-parity: $(call objects,tests/gpu/parity.c tests/gpu/cases.c tests/gpu/compare.c) $(gpu_objects)
 ifeq ($(with_cuda) $(VARIANT),yes check)
@@ -236,7 +237,7 @@ $(gpu_tests):
 unit_dirs := $(notdir $(patsubst %/,%,$(wildcard tests/unit/*/)))
 unit_programs := $(patsubst %,$(unit_folder)/unit-%,$(unit_dirs))
 # The CUDA backend against a fake runtime, which its header finds before the real one.
-unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c open.c backend.c warm_up.c chain.c kept.c format.c cpu/cpu.c cpu/program.c cpu/frames.c cpu/host.c cpu/slow.c cpu/pool.c))
+unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c open.c backend.c warm_up.c joint.c chain.c kept.c format.c cpu/cpu.c cpu/program.c cpu/frames.c cpu/host.c cpu/slow.c cpu/pool.c))
 $(out)/obj/tests/unit/cuda/%.o: private flags += -Itests/unit/cuda/fake
 unit_layers_config := $(config_objects)
 # Tests of the daemon's rooms link what they use out of one archive, and may bring their own in place of anything in it.
@@ -300,7 +301,7 @@ unit: $(unit_runs) ## runs the unit tests of VARIANT (best with VARIANT=check, a
 $(unit_programs:%=run-%): run-%: %
 	@echo "== $<"; $(unit_$(VARIANT)) $<
 run-parity: $(unit_folder)/gpu-parity
-	@echo "== $<"; $< --cpu --small
+	@echo "== $<"; $< --cpu --small; $< --cpu --small --split
 
 # -- the tests with real programs ----------------------------------------------------------------------------------
 slow_asan := 3

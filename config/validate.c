@@ -41,18 +41,19 @@ static void check_devices(struct reader *reader, const struct node *node, const 
   }
 }
 
-/* Frames take the slots in turn, and each of these belongs to one device. */
+/* Where frames are dealt over devices they take the slots in turn, and each of these belongs to one device. */
 static void check_spread(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   const bool is_list = pipeline->devices != CONFIG_ALL_DEVICES;
   const unsigned devices = is_list ? (unsigned)__builtin_popcountll(pipeline->devices) : 0;
-  if (pipeline->spread != CONFIG_SPREAD_FRAMES) {
-    return;
-  }
-  if (pipeline->devices == 0) {
-    config_errors_add(reader->errors, place(node, NULL, "spread"),
+  const bool spreads = pipeline->spread == CONFIG_SPREAD_FRAMES, splits = pipeline->split == CONFIG_SPLIT_ROWS;
+  if (spreads && splits) {
+    config_errors_add(reader->errors, place(node, NULL, "split"), "remove one of them",
+                      "'split' and 'spread: frames' exclude each other");
+  } else if ((spreads || splits) && pipeline->devices == 0) {
+    config_errors_add(reader->errors, place(node, NULL, splits ? "split" : "spread"),
                       "write devices: all, or name several such as devices: [0, 1]",
-                      "the frames of pipeline '%s' have one device only", pipeline->name);
-  } else if (devices > pipeline->slots) {
+                      "the %s of pipeline '%s' have one device only", splits ? "rows" : "frames", pipeline->name);
+  } else if (spreads && devices > pipeline->slots) {
     config_errors_add(reader->errors, place(node, NULL, "spread"), "give as many slots as devices, or better twice as many",
                       "the %u slots of pipeline '%s' are too few to spread its frames over %u devices", pipeline->slots,
                       pipeline->name, devices);

@@ -48,7 +48,9 @@ static bool negotiate(struct gpu_chain *chain, unsigned index, const struct fram
                               .output = *input,
                               .resource = request->resource,
                               .shadow = request->shadow,
-                              .users = request->users};
+                              .users = request->users,
+                              .is_band = plan->is_band,
+                              .input_offset = plan->input_offset};
   plan->source = chain->input;
   plan->output.meaning = MEANING_NONE;
   plan->output.parts = NULL;
@@ -75,19 +77,26 @@ static bool negotiate(struct gpu_chain *chain, unsigned index, const struct fram
   return true;
 }
 
-static bool negotiate_all(struct gpu_chain *chain, const struct gpu_stage_request *requests, struct gpu_error *error) {
-  const struct frame_format *format = &chain->input;
+static bool negotiate_all(struct gpu_chain *chain, const struct chain_band *band, struct gpu_error *error) {
+  struct frame_format format = chain->input;
   for (unsigned i = 0; i < chain->length; i++) {
-    if (!negotiate(chain, i, format, &requests[i], error)) {
+    const struct gpu_stage_request *request = &chain->requests[i];
+    chain->plans[i].is_band = band != NULL;
+    if (band && request->stage->merge) { /* it alone must see no row twice */
+      format_bytes(&format, &chain->plans[i].input_offset);
+      chain->plans[i].input_offset = chain->plans[i].input_offset / format.height * (band->first - band->from);
+      format.height = band->rows;
+    }
+    if (!negotiate(chain, i, &format, request, error)) {
       return false;
     }
-    format = &chain->plans[i].output;
+    format = chain->plans[i].output;
   }
-  return format_bytes(format, &chain->output_bytes);
+  return format_bytes(&format, &chain->output_bytes);
 }
 
-struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct gpu_stage_request *requests, unsigned count,
-                                struct gpu_error *error) {
+static struct gpu_chain *chain_new(const struct frame_format *input, const struct gpu_stage_request *requests, unsigned count,
+                                   const struct chain_band *band, struct gpu_error *error) {
   char text[FORMAT_TEXT];
   size_t input_bytes;
   if (!format_bytes(input, &input_bytes)) {
@@ -101,9 +110,13 @@ struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct g
     return NULL;
   }
   struct gpu_chain *chain = calloc(1, sizeof *chain + count * sizeof chain->plans[0]);
-  if (!chain) {
+  if (!chain || !(chain->requests = calloc(count + 1, sizeof *requests))) {
     gpu_error_set(error, 0, NULL, "no memory for a chain of %u stages", count);
+    free(chain);
     return NULL;
+  }
+  for (unsigned i = 0; i < count; i++) {
+    chain->requests[i] = requests[i];
   }
   chain->input = *input;
   if (input->pixels != PIXELS_NONE) {
@@ -112,7 +125,18 @@ struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct g
   chain->input_bytes = input_bytes;
   chain->length = count;
   chain->first_stateful = chain->last_stateful = -1;
-  return negotiate_all(chain, requests, error) ? chain : gpu_chain_free(chain);
+  return negotiate_all(chain, band, error) ? chain : gpu_chain_free(chain);
+}
+
+struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct gpu_stage_request *requests, unsigned count,
+                                struct gpu_error *error) {
+  return chain_new(input, requests, count, NULL, error);
+}
+
+struct gpu_chain *chain_again(const struct gpu_chain *chain, const struct chain_band *band, struct gpu_error *error) {
+  struct frame_format input = chain->input;
+  input.height = band->taken;
+  return chain_new(&input, chain->requests, chain->length, band, error);
 }
 
 /* Between two stages with state frames follow each other on a GPU, where none can wait for those of other sessions. */
@@ -168,8 +192,33 @@ struct gpu_chain *gpu_chain_free(struct gpu_chain *chain) {
       kept_close(&plan->files[k]);
     }
   }
+  free(chain ? chain->requests : NULL);
   free(chain);
   return NULL;
+}
+
+enum gpu_resident_step gpu_resident_step(const struct stage_descriptor *stage) {
+  static const char *const names[] = {"", "affine", "work", "threshold", "fault"};
+  enum gpu_resident_step step = RESIDENT_FAULT;
+  while (step != RESIDENT_NONE && strcmp(names[step], stage->name) != 0) {
+    step--;
+  }
+  return step;
+}
+
+bool gpu_chain_resides(const struct gpu_chain *chain, struct gpu_error *error) {
+  static const char remedy[] = "write `completion: spin`";
+  for (unsigned i = 0; i < chain->length; i++) {
+    const struct stage_descriptor *stage = chain->plans[i].stage;
+    if (gpu_resident_step(stage) == RESIDENT_NONE) {
+      gpu_error_set(error, 0, remedy, "stages[%u] (%s) cannot be part of a kernel that stays on the device", i, stage->name);
+      error->stage = (int)i;
+      return false;
+    }
+  }
+  return chain->input_bytes <= GPU_MOST_RESIDENT ||
+         gpu_error_set(error, 0, remedy, "frames of %zu bytes are too large for a kernel that stays on the device: it takes %d",
+                       chain->input_bytes, GPU_MOST_RESIDENT);
 }
 
 bool gpu_chain_is_foreign(const struct gpu_chain *chain) {

@@ -28,7 +28,9 @@ const char *gpu_device_name(const struct gpu_device *device) { return device->na
 
 const char *gpu_device_address(const struct gpu_device *device) { return device->address; }
 
-int gpu_node(const struct gpu_device *device) { return device->node; }
+int gpu_node(const struct gpu_device *device, unsigned slot) {
+  return device->backend->node ? device->backend->node(device, slot) : device->node;
+}
 
 unsigned gpu_kernels_at_once(const struct gpu_device *device) { return device->workers > 0 ? device->workers : 1; }
 
@@ -162,6 +164,10 @@ bool gpu_late(struct gpu_program *program, unsigned slot) {
 
 bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error) {
   return !gpu_device_is_dead(program->device, error) && program->device->backend->arm(program, slot, error);
+}
+
+unsigned gpu_undone(struct gpu_program *program, unsigned slot) {
+  return program->device->backend->undone ? program->device->backend->undone(program, slot) : 0;
 }
 
 bool gpu_times(struct gpu_program *program, unsigned slot, struct gpu_times *times) {

@@ -26,6 +26,11 @@ struct gpu_error {
   char remedy[GPU_TEXT]; /* what to do about it; may be empty */
 };
 
+/* A kernel that stays on the device reads its frames over the link, which for larger ones the engines do better. Of stages it
+ * knows those whose arithmetic is in cuda/board.cu. */
+enum { GPU_MOST_RESIDENT = 64 << 10 };
+enum gpu_resident_step { RESIDENT_NONE, RESIDENT_AFFINE, RESIDENT_WORK, RESIDENT_THRESHOLD, RESIDENT_FAULT };
+
 enum gpu_backend_choice { GPU_BACKEND_AUTO, GPU_BACKEND_CUDA, GPU_BACKEND_CPU };
 
 struct gpu_device;
@@ -34,8 +39,8 @@ struct gpu_device;
  * may be left as it is. Any thread. */
 void gpu_hurry(bool hurries);
 
-/* Who is told of each thread that puts frames on a GPU beside those that submit them, before it has any (NULL: nobody). While there
- * are no programs; it is called by threads that set up. */
+/* Who is told of each thread that puts frames on a GPU beside those that submit them, before it has any (NULL: nobody). While
+ * there are no programs; it is called by threads that set up. */
 typedef void gpu_new_thread(void *context, pthread_t thread);
 void gpu_on_thread(gpu_new_thread *told, void *context);
 
@@ -75,6 +80,9 @@ void gpu_calibration(const struct gpu_device *device, struct gpu_calibration *ca
  * the slots in turn are dealt over them. Each is still asked for its memory and clock, and abandoned, by itself, and outlives
  * what is joined. NULL: no memory. */
 struct gpu_device *gpu_join(struct gpu_device *const *devices, unsigned count, struct gpu_error *error);
+/* Several devices of one backend as one, which computes a band of the rows of each frame on each of them: see
+ * gpu_chain_splits(). They must outlive it, and only they are anchored. NULL on error. */
+struct gpu_device *gpu_join_rows(struct gpu_device *const *members, unsigned count, struct gpu_error *error);
 
 /* Programs must be gone. Returns NULL. */
 struct gpu_device *gpu_close(struct gpu_device *device);
@@ -83,9 +91,9 @@ const char *gpu_backend_name(const struct gpu_device *device); /* "cuda" or "cpu
 const char *gpu_device_name(const struct gpu_device *device);  /* "NVIDIA H200", or the processor's name */
 /* Of PCI, as "0000:18:00.0"; "" for the CPU backend. */
 const char *gpu_device_address(const struct gpu_device *device);
-/* The NUMA node whose memory is nearest to the device, or GPU_NO_NODE where the kernel names none and for the CPU backend,
- * whose workers run anywhere. */
-int gpu_node(const struct gpu_device *device);
+/* The NUMA node whose memory is nearest to the device, of joined ones to that of the slot, or GPU_NO_NODE where the kernel
+ * names none and for the CPU backend, whose workers run anywhere. */
+int gpu_node(const struct gpu_device *device, unsigned slot);
 /* For how many slots the device runs stages at once: 1 for a GPU, whose kernels take all of it, else the number of workers. */
 unsigned gpu_kernels_at_once(const struct gpu_device *device);
 /* Free and total memory of the device in bytes; of the host for the CPU backend. */
@@ -130,8 +138,14 @@ struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct g
 struct gpu_chain *gpu_chain_free(struct gpu_chain *chain); /* NULL is fine; returns NULL */
 /* Whether all stages can run where gpu_open() would open a device; error->stage names one that cannot. */
 bool gpu_chain_runs(const struct gpu_chain *chain, enum gpu_backend_choice choice, struct gpu_error *error);
+/* Whether a kernel that stays on the device can compute it: each stage takes one sample at a time, and frames are small. */
+bool gpu_chain_resides(const struct gpu_chain *chain, struct gpu_error *error);
+/* Which step of such a kernel a stage is. */
+enum gpu_resident_step gpu_resident_step(const struct stage_descriptor *stage);
 /* Whether its frames may be dealt over joined devices: no stage has a state; error->stage names one that has. */
 bool gpu_chain_spreads(const struct gpu_chain *chain, struct gpu_error *error);
+/* Whether its frames can be computed in bands of rows; error->stage names a stage for which they cannot. */
+bool gpu_chain_splits(const struct gpu_chain *chain, struct gpu_error *error);
 /* Whether a stage of it runs what others wrote. */
 bool gpu_chain_is_foreign(const struct gpu_chain *chain);
 const struct frame_format *gpu_chain_input(const struct gpu_chain *chain);
@@ -188,6 +202,14 @@ struct gpu_costs {
   int64_t kernels;                /* from one frame's kernels to those of the next, on all slots' streams side by side */
 };
 
+/* What of a result a program copies to its output: so many pieces of `bytes`. For frames that are bands of others. */
+struct gpu_cut {
+  size_t from, to;               /* where the first piece lies in the result and in the output; */
+  size_t from_stride, to_stride; /* from there to the next */
+  size_t bytes;
+  unsigned count; /* 0: all of the result */
+};
+
 /* What is zero or NULL is the default. */
 struct gpu_options {
   gpu_wake *wake;
@@ -200,9 +222,12 @@ struct gpu_options {
   enum gpu_order_choice order; /* of copies; the CPU backend makes none */
   enum gpu_copy_choice copy;
   enum gpu_priority priority; /* of its frames before those of other programs of the device */
+  bool resident;              /* on CUDA, frames without `notify` are computed by a kernel that stays on the device */
+  int64_t linger_ns;          /* for so long after the last one */
   unsigned share;             /* percent of a GPU's multiprocessors that its kernels keep to; 0: all */
   const char *owner;          /* whose programs have that share together */
   bool weigh;                 /* whether the warm-up measures what frames cost, unless a slot is spared */
+  struct gpu_cut cut;
 };
 
 /* Makes streams, buffers and events for `count` slots. The chain must outlive the program. NULL on error. */
@@ -269,6 +294,9 @@ enum gpu_progress gpu_ask(struct gpu_program *program, unsigned slot, struct gpu
 /* [lane] Makes sure that wake() is called once the slot's frame is done, although it was submitted without `notify`. Ask once
  * more after arming: a frame that was done before may or may not wake. False: the device is dead. */
 bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error);
+
+/* [lane] Of a frame in bands, the first of the joined devices whose band is not done, be the device dead or not; 0: all are. */
+unsigned gpu_undone(struct gpu_program *program, unsigned slot);
 
 /* When the frame passed each step, in ns of CLOCK_MONOTONIC as the device's anchor gives it, and for how long the steps served
  * it: a copy's service time excludes the wait for the copy before it on the same engine, and what the device takes to get from

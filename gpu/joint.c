@@ -5,18 +5,11 @@
  *
  * Frames on one device see nothing of those on another, so that no stage may keep a state from frame to frame.
  */
-#include "gpu/backend.h"
+#include "gpu/joint.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct joint_device {
-  struct gpu_device base;
-  struct gpu_backend backend; /* with the name of theirs */
-  unsigned count;
-  struct gpu_device *members[];
-};
 
 struct joint_program {
   struct gpu_program base;
@@ -111,30 +104,34 @@ static struct gpu_program *program_new(struct gpu_device *base, const struct gpu
   return &program->base;
 }
 
-/* What the first one has found out holds for all, as they are alike. */
-static void choose_alike(struct gpu_program *program, const struct gpu_program *first) {
+void joint_choose_alike(struct gpu_program *program, const struct gpu_program *first) {
   program->options.graph = first->graph ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
   program->options.copy = first->copies_by_kernel ? GPU_COPY_KERNEL : GPU_COPY_ENGINE;
   program->options.timed_one_in = (int)first->timed_one_in;
   program->options.weigh = false;
 }
 
+void joint_take_choices(struct gpu_program *program, const struct gpu_program *first) {
+  program->graph = first->graph;
+  program->copies_by_kernel = first->copies_by_kernel;
+  program->timed_one_in = first->timed_one_in;
+  program->measured = first->measured;
+  program->costs = first->costs;
+  program->share = first->share;
+}
+
 static bool warm_up(struct gpu_program *base, struct gpu_error *error) {
   struct joint_program *program = (struct joint_program *)base;
   const struct gpu_program *first = program->members[0];
-  for (unsigned i = 0; i < program->count && program->members[i]; i++) {
+  for (unsigned i = 0; i < program->count && i < base->slot_count; i++) {
     if (i > 0) {
-      choose_alike(program->members[i], first);
+      joint_choose_alike(program->members[i], first);
     }
     if (!gpu_program_warm_up(program->members[i], error)) {
       return false;
     }
   }
-  base->graph = first->graph;
-  base->copies_by_kernel = first->copies_by_kernel;
-  base->timed_one_in = first->timed_one_in;
-  base->measured = first->measured;
-  base->costs = first->costs;
+  joint_take_choices(base, first);
   return true;
 }
 
@@ -149,12 +146,15 @@ static void unpin(struct gpu_device *device, void *base, size_t bytes) {
   gpu_unpin(((struct joint_device *)device)->members[0], base, bytes);
 }
 
+static int node(const struct gpu_device *base, unsigned slot) {
+  const struct joint_device *device = (const struct joint_device *)base;
+  return device->members[slot % device->count]->node;
+}
+
 static void close_device(struct gpu_device *device) { free(device); }
 
 static const struct gpu_backend joint_backend = {
-    .close = close_device,
-    .pin = pin,
-    .unpin = unpin,
+    .node = node,
     .program_new = program_new,
     .warm_up = warm_up,
     .program_free = program_free,
@@ -176,13 +176,17 @@ static int common_node(struct gpu_device *const *devices, unsigned count) {
   return node;
 }
 
-struct gpu_device *gpu_join(struct gpu_device *const *devices, unsigned count, struct gpu_error *error) {
+struct gpu_device *joint_new(const struct gpu_backend *backend, struct gpu_device *const *devices, unsigned count,
+                             struct gpu_error *error) {
   struct joint_device *joint = calloc(1, sizeof *joint + count * sizeof(struct gpu_device *));
   if (!joint) {
     gpu_error_set(error, ENOMEM, NULL, "no memory to join %u devices", count);
     return NULL;
   }
-  joint->backend = joint_backend;
+  joint->backend = *backend;
+  joint->backend.close = close_device;
+  joint->backend.pin = pin;
+  joint->backend.unpin = unpin;
   joint->backend.name = devices[0]->backend->name;
   joint->base.backend = &joint->backend;
   joint->base.workers = devices[0]->workers;
@@ -191,4 +195,8 @@ struct gpu_device *gpu_join(struct gpu_device *const *devices, unsigned count, s
   joint->count = count;
   memcpy(joint->members, devices, count * sizeof(struct gpu_device *));
   return &joint->base;
+}
+
+struct gpu_device *gpu_join(struct gpu_device *const *devices, unsigned count, struct gpu_error *error) {
+  return joint_new(&joint_backend, devices, count, error);
 }

@@ -22,7 +22,8 @@ bool kept_hold(struct kept_file *file, const char *path, int descriptor);
 bool kept_copy(struct kept_file *file, const char *path, const void *bytes, size_t count);
 void kept_close(struct kept_file *file); /* idempotent */
 
-/* Adds a file to a list, unless one of its path is there or the list is full; it stays its owner's. Returns how many there are. */
+/* Adds a file to a list, unless one of its path is there or the list is full; it stays its owner's. Returns how many there are.
+ */
 unsigned kept_list(const struct kept_file *file, struct kept_file *list, unsigned count, unsigned most);
 
 /* Whoever opens that path gets this file, until kept_forget(). The descriptor is taken. While nobody opens any. */

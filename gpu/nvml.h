@@ -7,6 +7,8 @@
 #ifndef FRAMED_GPU_NVML_H
 #define FRAMED_GPU_NVML_H
 
+#include <stddef.h>
+
 enum nvml_figure {
   NVML_LOAD, /* share of the last moments in which a kernel ran */
   NVML_MEMORY_USED,
@@ -26,5 +28,8 @@ struct nvml *nvml_close(struct nvml *nvml); /* NULL is fine; returns NULL */
 
 /* Of the device at that PCI address; NAN: the driver does not say. */
 void nvml_read(const struct nvml *nvml, const char *address, double figures[NVML_FIGURES]);
+
+/* Adds to a text what the driver knows to be wrong with the device at that address, if it knows anything. */
+void nvml_add_trouble(const char *address, char *text, size_t size);
 
 #endif

@@ -1,5 +1,7 @@
 #include "daemon/frame/flow.h"
 
+#include "daemon/frame/fault.h"
+
 unsigned flow_depth(enum config_overload overload, unsigned slots, bool has_deadline) {
   unsigned kept_back = 0;
   if (overload == CONFIG_OVERLOAD_DROP_OLDEST) {
@@ -96,4 +98,18 @@ unsigned flow_in_flight(const struct flow *flow) {
     open += flow->ring.slots[i].frame.open ? 1 : 0;
   }
   return open;
+}
+
+bool flow_is_on(const struct flow *flow, const struct slot *slot, unsigned number) {
+  bool on = number == NO_DEVICE || flow_device(flow, slot)->number == number;
+  for (unsigned i = 0; flow->split && i < flow->device_count; i++) {
+    on = on || flow->devices[i].number == number;
+  }
+  return on;
+}
+
+void flow_lose_device(struct flow *flow, const struct slot *slot) {
+  const unsigned part = flow->split ? gpu_undone(flow->program, slot->index) : 0;
+  flow->device_dead = true;
+  flow->lost = flow->split ? flow->devices[part].number : flow_device(flow, slot)->number;
 }

@@ -42,7 +42,8 @@ struct flow {
   struct account *account;
   struct gpu_program *program;
   const struct flow_device *devices; /* which the program's slots have in turn, */
-  unsigned device_count;             /* so many */
+  unsigned device_count;             /* so many, */
+  bool split;                        /* or each has a part of every frame */
   unsigned stages;                   /* the number of those that the program runs */
   bool withheld;                     /* READY frames wait until the program is another one */
   struct lane *lane;                 /* that it belongs to; NULL in tests */
@@ -53,8 +54,8 @@ struct flow {
   unsigned at_sink;                  /* frames at the sink whose fate it has not told yet */
   enum config_overload overload;
   int64_t deadline_ns; /* 0: none */
-  bool spin;           /* completion: spin */
-  bool armed;          /* spin: the oldest running frame will wake the lane */
+  bool spin;           /* completion: spin or persistent */
+  bool armed;          /* with it: the oldest running frame will wake the lane */
   bool restart_owed;   /* the first frame of a producer was dropped before the device had it */
   bool device_dead;
   unsigned lost; /* the number of that device */
@@ -86,15 +87,15 @@ static inline void flow_leave_device(const struct flow *flow) {
   }
 }
 
+/* Of a frame that is split, the one that stands for all. */
 static inline const struct flow_device *flow_device(const struct flow *flow, const struct slot *slot) {
-  return &flow->devices[slot->index % flow->device_count];
+  return &flow->devices[flow->split ? 0 : slot->index % flow->device_count];
 }
 
+bool flow_is_on(const struct flow *flow, const struct slot *slot, unsigned number); /* NO_DEVICE: on any */
+
 /* The device of the slot is dead. */
-static inline void flow_lose_device(struct flow *flow, const struct slot *slot) {
-  flow->device_dead = true;
-  flow->lost = flow_device(flow, slot)->number;
-}
+void flow_lose_device(struct flow *flow, const struct slot *slot);
 
 /* How many slots may be past READY: frames must wait where they can still be dropped. */
 unsigned flow_depth(enum config_overload overload, unsigned slots, bool has_deadline);

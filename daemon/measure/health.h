@@ -58,7 +58,7 @@ struct health_device {
   X(SILENT, "silent", "no frame has come for longer than its source's `expect`")                                               \
   X(SINK, "sink", "results are lost, or have nowhere to go")                                                                   \
   X(RECORD, "record", "frames are missing in its recording")                                                                   \
-  X(BROKER, "broker", "a link of its has no broker")
+  X(BROKER, "broker", "a link of its has no broker, or trouble with it")
 
 enum health_reason {
 #define X(name, text, meaning) HEALTH_##name,

@@ -5,6 +5,7 @@ const char *const link_role_names[LINK_ROLES] = {
 
 void links_tell(struct links *links, enum link_role role, const struct link_state *state, int64_t now) {
   struct link_state *known = &links->states[role];
+  int64_t warned = known->warns ? known->trouble.since : now;
   *known = *state;
   trouble_mend(&known->trouble);
   if (!known->connected) {
@@ -12,6 +13,10 @@ void links_tell(struct links *links, enum link_role role, const struct link_stat
                  "the broker of its link (%s) is unreachable%s%s", link_role_names[role], known->error[0] ? ": " : "",
                  known->error);
     known->trouble.since = known->since;
+  } else if (known->warns) {
+    trouble_note(&known->trouble, now, "see to the stream and the rights at the broker: framed-link(1)",
+                 "its link (%s) does not work as it should: %s", link_role_names[role], known->error);
+    known->trouble.since = warned;
   }
   links_forget(links, now);
 }

@@ -18,11 +18,12 @@ enum { LINK_ERROR = 200 };
 
 struct link_state {
   bool connected;          /* to its broker, or not, */
-  int64_t since;           /* from then on */
+  bool warns;              /* though it is: `error` lasts */
+  int64_t since;           /* it is connected, or not, from then on */
   int64_t until;           /* it holds until then: both CLOCK_MONOTONIC ns; 0: there is no such link */
   uint64_t unacknowledged; /* messages that are on their way */
   char error[LINK_ERROR];  /* the last one, or "" */
-  struct trouble trouble;  /* while it is not connected */
+  struct trouble trouble;  /* while it is not connected, or warns */
 };
 
 /* One of each role a pipeline. */

@@ -171,7 +171,7 @@ void pipeline_work(const struct pipeline *pipeline, unsigned device, struct heal
     if (view.submitted != view.completed && (work->frames == 0 || view.last_completion < work->since)) {
       work->since = view.last_completion;
     }
-    const unsigned among = device != NO_DEVICE ? place->count : 1; /* which have them in turn */
+    const unsigned among = device != NO_DEVICE ? engine_place_turns(place) : 1; /* which have them in turn */
     work->frames += (view.submitted - view.completed + among - 1) / among;
   }
 }
@@ -372,7 +372,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
   const struct gpu_device *device = pipeline->places[0].device;
   const struct session *session = inputs_session(pipeline->inputs, 0);
   const struct processors *processors = engine_processors(pipeline->setup.engine);
-  bool spins = config->completion == CONFIG_COMPLETION_SPIN;
+  bool spins = config->completion != CONFIG_COMPLETION_CALLBACK;
   struct diagnosis_figures figures = {
       .seconds = snapshot->seconds,
       .busy_s = (double)(now->busy - before->busy) / (double)NS_PER_S,
@@ -386,6 +386,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .depth = flow_depth(config->overload, config->slots, config->deadline_ns > 0),
       .sessions = snapshot->sessions,
       .kernels = gpu_kernels_at_once(device),
+      .devices = engine_place_turns(&pipeline->places[0]),
       .host_share = spins ? 0 : meter_host_share(now, before),
       .lane_share = spins ? meter_worked_share(now, before) : meter_lane_share(now, before),
       .engine_share = {engine_share(now, before, OVERLAP_H2D, 1),

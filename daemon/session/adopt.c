@@ -18,14 +18,10 @@
 
 /* -- before the end ------------------------------------------------------------------------------------------------- */
 
-static bool is_on(const struct session *session, const struct slot *slot, unsigned device) {
-  return device == NO_DEVICE || flow_device(&session->flow, slot)->number == device;
-}
-
 unsigned session_running(const struct session *session, unsigned device) {
   unsigned running = 0;
   for (unsigned i = 0; i < slot_count(&session->flow.ring, SLOT_RUNNING); i++) {
-    running += is_on(session, slot_at(&session->flow.ring, SLOT_RUNNING, i), device);
+    running += flow_is_on(&session->flow, slot_at(&session->flow.ring, SLOT_RUNNING, i), device);
   }
   return running;
 }
@@ -33,7 +29,7 @@ unsigned session_running(const struct session *session, unsigned device) {
 void session_suspect(struct session *session, bool failed, unsigned device, bool alone) {
   for (unsigned i = 0; i < slot_count(&session->flow.ring, SLOT_RUNNING); i++) {
     struct slot *slot = slot_at(&session->flow.ring, SLOT_RUNNING, i);
-    bool failed_there = failed && is_on(session, slot, device);
+    bool failed_there = failed && flow_is_on(&session->flow, slot, device);
     slot->frame.again = true;
     slot->frame.suspect |= failed_there;
     slot->frame.failures += failed_there && alone;

@@ -57,7 +57,7 @@ static void describe_running(struct session *session, struct fault *fault) {
   const struct flow *flow = &session->flow;
   for (unsigned i = 0; i < slot_count(&flow->ring, SLOT_RUNNING); i++) {
     const struct slot *slot = slot_at(&flow->ring, SLOT_RUNNING, i);
-    if (flow_device(flow, slot)->number != fault->device) {
+    if (!flow_is_on(flow, slot, fault->device)) {
       continue;
     }
     fault->epoch = fault->frames == 0 ? slot->frame.epoch : fault->epoch;

@@ -43,10 +43,10 @@ bool links_read(const char *text, size_t length, int64_t now, enum link_role *ro
   const char *name, *error;
   double since, expires;
   json_int_t unacknowledged;
-  int connected;
-  bool fine = document && json_unpack_ex(document, &mistake, JSON_STRICT, "{s:s, s:b, s:F, s:F, s:I, s:s}", "role", &name,
-                                         "connected", &connected, "since_s", &since, "expires_s", &expires, "unacknowledged",
-                                         &unacknowledged, "error", &error) == 0;
+  int connected, warns = 0;
+  bool fine = document && json_unpack_ex(document, &mistake, JSON_STRICT, "{s:s, s:b, s?b, s:F, s:F, s:I, s:s}", "role", &name,
+                                         "connected", &connected, "warns", &warns, "since_s", &since, "expires_s", &expires,
+                                         "unacknowledged", &unacknowledged, "error", &error) == 0;
   if (!fine) {
     complain(problem, mistake.text);
   } else if (!find_role(name, role)) {
@@ -55,6 +55,7 @@ bool links_read(const char *text, size_t length, int64_t now, enum link_role *ro
     fine = complain(problem, "since_s and unacknowledged are not negative, and expires_s is from 0 to 60");
   } else {
     *state = (struct link_state){.connected = connected != 0,
+                                 .warns = connected && warns,
                                  .since = now - ns_of(since),
                                  .until = now + ns_of(expires),
                                  .unacknowledged = (uint64_t)unacknowledged};
@@ -86,7 +87,7 @@ void links_answer(struct http_request *request, struct pipeline *pipeline) {
 
 static json_t *link_document(const struct link_state *link) {
   int64_t age = clock_now() - link->since;
-  return json_pack("{s:b, s:f, s:I, s:o}", "connected", link->connected, "since_s",
+  return json_pack("{s:b, s:b, s:f, s:I, s:o}", "connected", link->connected, "warns", link->warns, "since_s",
                    round((double)age / (double)NS_PER_MS) / 1e3, "unacknowledged", (json_int_t)link->unacknowledged, "error",
                    link->error[0] ? answer_string(link->error) : json_null());
 }

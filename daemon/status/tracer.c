@@ -67,11 +67,11 @@ static bool add_feed(struct tracer *tracer, const struct pipeline *pipeline, uns
   struct feed *feed = &feeds[tracer->feed_count++];
   *feed = (struct feed){.subject = {.session = seat,
                                     .sessions = config->source.clients,
-                                    .device_count = place->count,
+                                    .device_count = engine_place_turns(place),
                                     .copies_by_kernel = pipeline_copies_by_kernel(pipeline)},
                         .ring = trace_ring_hold(ring),
                         .since = trace_ring_end(ring)};
-  for (unsigned i = 0; i < place->count; i++) {
+  for (unsigned i = 0; i < feed->subject.device_count; i++) {
     feed->subject.devices[i] = (uint8_t)place->on[i].number;
   }
   snprintf(feed->subject.pipeline, sizeof feed->subject.pipeline, "%s", config->name);

@@ -69,7 +69,8 @@ static bool divide(struct cuda_device *device, struct cuda_shares *shares, struc
   CUdevResource whole;
   shares->count = MOST_GROUPS;
   if (!find_functions(&shares->driver)) {
-    return gpu_error_set(error, 0, NULL, "the driver is older than that of CUDA 12.5");
+    gpu_error_set(error, 0, NULL, "the driver is older than that of CUDA 12.5");
+    return false;
   }
   if (!DRIVER_CALL(device, error, "cuDeviceGetDevResource",
                    shares->driver.resource(device->index, &whole, CU_DEV_RESOURCE_TYPE_SM)) ||
@@ -79,7 +80,11 @@ static bool divide(struct cuda_device *device, struct cuda_shares *shares, struc
     return false;
   }
   shares->processors = whole.sm.smCount;
-  return shares->count > 0 || gpu_error_set(error, 0, NULL, "the device cannot be divided");
+  if (shares->count == 0) {
+    gpu_error_set(error, 0, NULL, "the device cannot be divided");
+    return false;
+  }
+  return true;
 }
 
 static struct cuda_shares *shares_of(struct cuda_device *device, struct gpu_error *error) {

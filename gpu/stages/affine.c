@@ -36,4 +36,5 @@ const struct stage_descriptor affine_stage = {
     .prepare = prepare,
     .run = run,
     .enqueue = STAGE_ENQUEUE(affine_enqueue),
+    .border = stage_no_border,
 };

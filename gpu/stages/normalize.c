@@ -166,4 +166,5 @@ const struct stage_descriptor normalize_stage = {
     .prepare = prepare,
     .run = run,
     .enqueue = STAGE_ENQUEUE(normalize_enqueue),
+    .border = stage_no_border,
 };

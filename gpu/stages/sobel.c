@@ -106,6 +106,11 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
   }
 }
 
+static int border(const struct stage_plan *plan) {
+  (void)plan;
+  return 1;
+}
+
 const struct stage_descriptor sobel_stage = {
     .name = "sobel",
     .help =
@@ -116,4 +121,5 @@ const struct stage_descriptor sobel_stage = {
     .prepare = prepare,
     .run = run,
     .enqueue = STAGE_ENQUEUE(sobel_enqueue),
+    .border = border,
 };

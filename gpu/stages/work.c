@@ -72,4 +72,5 @@ const struct stage_descriptor work_stage = {
     .prepare = prepare,
     .run = run,
     .enqueue = STAGE_ENQUEUE(work_enqueue),
+    .border = stage_no_border,
 };

@@ -196,10 +196,12 @@ def test_a_stream_that_is_full_holds_the_pipeline_until_there_is_room(place, ser
             producer.send(numbered(12, SIZE).tobytes())
             wait_until(lambda: "the stream refuses a result: maximum messages exceeded" in link.log, lambda: link.log)
             daemon.wait_view("the others wait", lambda view: view["frames"]["emitted"] == 10)
+            daemon.wait_view("it is told", lambda view: view["links"].get("sink", {}).get("warns"))
             names = numbers_of(nats.messages("RESULTS", 10))
             nats.ask("STREAM.PURGE.RESULTS")
             wait_until(lambda: nats.stored("RESULTS") == 2, "there is room", 20)
             daemon.account(came=12, emitted=12)
+            daemon.wait_view("it is mended", lambda view: not view["links"]["sink"]["warns"])
             assert names == list(range(10))
 
 

@@ -1,6 +1,8 @@
 """framed-link: frames from a work queue of NATS into a pipeline, each told the queue by what became of it."""
 
+import json
 import signal
+import time
 
 import pytest
 
@@ -185,6 +187,38 @@ def test_a_stream_that_keeps_what_is_done_is_said(place, server):
             wait_until(lambda: "stream FRAMES is no work queue" in link.log, lambda: link.log)
             wait_until(lambda: "queue: true" in (links(daemon).get("source", {}).get("error") or ""), lambda: links(daemon))
             assert links(daemon)["source"]["connected"]
+            [reason] = json.loads(daemon.request("GET", "/v1/health")[1])["degraded"]
+            assert reason["reason"] == "broker" and "its link (source) does not work as it should: stream FRAMES" in reason["text"]
+
+
+def test_a_consumer_that_gives_nothing_is_asked_now_and_then(place, server):
+    """One that pushes refuses each time at once."""
+    with Daemon(place, {"cam0": entry()}) as daemon, server.client() as nats:
+        nats.make_stream("FRAMES", ["frames.cam0"], retention="workqueue")
+        nats.ask("CONSUMER.DURABLE.CREATE.FRAMES.workers", {"stream_name": "FRAMES", "config": {
+            "durable_name": "workers", "ack_policy": "explicit", "filter_subject": "frames.cam0", "deliver_subject": "pushed"}})
+        with Link(daemon, server, sources=source()) as link:
+            wait_until(lambda: links(daemon).get("source", {}).get("warns"), lambda: link.log, 20)
+            assert links(daemon)["source"]["error"] == "consumer workers gives no frames: Consumer is push based"
+            begin = time.monotonic()
+            nats.subscribe("$JS.API.CONSUMER.MSG.NEXT.>")
+            for _ in range(8):
+                nats.next()
+            assert time.monotonic() - begin >= 1, "two rounds of at most four, with a pause between"
+
+
+def test_a_stream_and_a_consumer_that_are_gone_are_made_again(place, server):
+    with Daemon(place, {"cam0": entry()}) as daemon, server.client() as nats, \
+            Link(daemon, server, sources=source(), sinks=sink()) as link:
+        link.wait_up("source")
+        link.wait_up("sink")
+        nats.ask("STREAM.DELETE.RESULTS")
+        nats.put("frames.cam0", whole(0, SIZE).tobytes())
+        wait_until(lambda: nats.stored("RESULTS") == 1 and nats.stored("FRAMES") == 0, lambda: link.log, 40)
+        nats.ask("CONSUMER.DELETE.FRAMES.workers")
+        nats.put("frames.cam0", whole(1, SIZE).tobytes())
+        wait_until(lambda: nats.stored("RESULTS") == 2, lambda: link.log, 60)
+        daemon.account(came=2, emitted=2)
 
 
 def test_a_sink_makes_a_queue_for_other_boxes(place, server):

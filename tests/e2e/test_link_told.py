@@ -63,6 +63,11 @@ def test_a_link_without_a_broker_makes_its_pipeline_unwell(place):
         tell(daemon, connected=True)
         assert reasons(daemon) == [] and "link (sink): has its broker" in framectl(daemon, "status", "cam0").stdout
         assert "link" not in framectl(daemon, "status").stdout
+        tell(daemon, connected=True, warns=True, error="full")
+        [reason] = reasons(daemon)
+        assert reason["text"] == "its link (sink) does not work as it should: full" and reason["since_s"] < 3
+        told = framectl(daemon, "status").stdout
+        assert "link (sink): has its broker for " in told and told.rstrip().endswith("2 unacknowledged: full")
 
 
 def test_a_link_that_has_gone_is_forgotten(place):

@@ -3,7 +3,8 @@
  *
  * Each case runs run() of the stage directly (and of those that lead to it, where it takes only what they give), and the same
  * frames through a program of a device, as the daemon does it; so `--cpu` tests the CPU backend's slots and, under a sanitizer,
- * the loops of all stages. How far results may be apart is in compare.h.
+ * the loops of all stages. How far results may be apart is in compare.h. With `--split` frames are computed in bands of rows on
+ * several devices, or on one that is opened several times.
  *
  * Exit status: 0, 1 if anything differs or fails, 77 if there is no GPU (1 with FRAMED_REQUIRE_GPU=1).
  */
@@ -25,10 +26,11 @@
 #define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
 #endif
 
-enum { SLOTS = 2, FRAMES_WITH_STATE = 5, SKIPPED = 77, ALIGNMENT = 256, MOST_LEADING = 4 };
+enum { BANDS = 3, SLOTS = 2, FRAMES_WITH_STATE = 5, SKIPPED = 77, ALIGNMENT = 256, MOST_LEADING = 4 };
 
 struct options {
   enum gpu_backend_choice backend;
+  bool split;
   bool small; /* small frames only, for tools that slow everything down */
   int first_stage, count;
   char **names;
@@ -46,7 +48,8 @@ struct tally {
 };
 
 struct test {
-  struct gpu_device *device;
+  struct gpu_device *device, *parts[BANDS];
+  bool split, exact; /* the host's own loops, of other rows */
   struct arena arena;
   struct tally tally; /* of the current stage */
   struct stage_value values[STAGE_MAX_PARAMETERS];
@@ -159,13 +162,14 @@ static void compare_frame(struct test *test, const struct scene *scene, unsigned
   const void *output = scene->buffers[frame % scene->slots].output;
   const bool floats = scene->plan->output.dtype == ELEMENT_FLOAT32;
   struct difference *difference = floats ? &test->tally.floats : &test->tally.bytes;
+  const size_t unequal = difference->unequal;
   difference->beyond = false;
   if (floats) {
     compare_floats(difference, scene->expected, output, format_samples(&scene->plan->output));
   } else {
     compare_bytes(difference, scene->expected, output, scene->plan->output_bytes);
   }
-  if (difference->beyond) {
+  if (difference->beyond || (test->exact && difference->unequal > unequal)) {
     char text[128];
     size_t i = difference->first;
     double expected = floats ? (double)((const float *)scene->expected)[i] : ((const uint8_t *)scene->expected)[i];
@@ -175,14 +179,16 @@ static void compare_frame(struct test *test, const struct scene *scene, unsigned
   }
 }
 
-/* Every other case replays its frames from graphs, which the warm-up makes. */
+/* Every other case replays its frames from graphs, which the warm-up makes; every third one has a kernel that stays, if it can.
+ */
 static bool run_frames(struct test *test, struct scene *scene, uint64_t seed) {
   struct gpu_error error = {0};
   const unsigned frames = scene->plan->state_bytes ? FRAMES_WITH_STATE : 1;
-  const bool replays = seed % 2 == 0;
-  const struct gpu_options options = {.graph = replays ? GPU_GRAPH_ON : GPU_GRAPH_OFF, .timed_one_in = GPU_TIMED_NEVER};
+  const bool stays = seed % 3 == 0 && gpu_chain_resides(scene->chain, &error), replays = seed % 2 == 0;
+  const struct gpu_options options = {
+      .graph = replays ? GPU_GRAPH_ON : GPU_GRAPH_OFF, .timed_one_in = GPU_TIMED_NEVER, .resident = stays, .linger_ns = 20000};
   scene->program = gpu_program_new(test->device, scene->chain, scene->buffers, scene->slots, &options, &error);
-  bool good = scene->program && (!replays || gpu_program_warm_up(scene->program, &error));
+  bool good = scene->program && ((!replays && !stays) || gpu_program_warm_up(scene->program, &error));
   for (unsigned frame = 0; good && frame < frames; frame++) {
     cases_fill(gpu_chain_input(scene->chain), scene->input[frame % scene->slots], seed, frame);
     good = run_on_device(scene, frame, &error);
@@ -242,8 +248,9 @@ static bool run_case(struct test *test, const struct stage_descriptor *stage, co
   request->stage = stage;
   memcpy(request->values, test->values, sizeof request->values);
   scene.chain = gpu_chain_new(format, requests, scene.leading + 1, &error);
-  if (!scene.chain) {
+  if (!scene.chain || (test->split && !gpu_chain_splits(scene.chain, &error))) {
     test->tally.refused++;
+    gpu_chain_free(scene.chain);
     return true;
   }
   scene.plan = gpu_chain_stage(scene.chain, scene.leading);
@@ -349,7 +356,7 @@ static int run_all(struct test *test, const struct options *options) {
   unsigned failures = 0;
   bool good = true;
   for (const struct stage_descriptor *const *stage = stage_descriptors; good && *stage; stage++) {
-    if (is_wanted(options, (*stage)->name)) {
+    if (is_wanted(options, (*stage)->name) && (!options->split || (*stage)->border)) {
       good = run_stage(test, *stage, options);
       checks += test->tally.cases;
       failures += test->tally.failed;
@@ -370,8 +377,10 @@ static bool parse(struct options *options, int argc, char **argv) {
       options->small = true;
     } else if (strcmp(option, "--cpu") == 0) {
       options->backend = GPU_BACKEND_CPU;
+    } else if (strcmp(option, "--split") == 0) {
+      options->split = true;
     } else {
-      fprintf(stderr, "usage: %s [--cpu] [--small] [STAGE...]\n", argv[0]);
+      fprintf(stderr, "usage: %s [--cpu] [--small] [--split] [STAGE...]\n", argv[0]);
       return false;
     }
   }
@@ -410,6 +419,29 @@ static int with_device(struct test *test, const struct options *options) {
   return status;
 }
 
+static bool open_devices(struct test *test, const struct options *options, struct gpu_error *error) {
+  const unsigned there = gpu_count(options->backend, BANDS), count = options->split ? BANDS : 1;
+  test->split = options->split;
+  test->exact = options->backend == GPU_BACKEND_CPU;
+  for (unsigned i = 0; i < count; i++) {
+    test->parts[i] = gpu_open(options->backend, there > 0 ? i % there : 0, 1, error);
+    if (!test->parts[i]) {
+      return false;
+    }
+  }
+  test->device = test->split ? gpu_join_rows(test->parts, count, error) : test->parts[0];
+  return test->device != NULL;
+}
+
+static void close_devices(struct test *test) {
+  if (test->split) {
+    gpu_close(test->device);
+  }
+  for (unsigned i = 0; i < BANDS; i++) {
+    gpu_close(test->parts[i]);
+  }
+}
+
 int main(int argc, char **argv) {
   static struct test test;
   struct options options;
@@ -418,12 +450,11 @@ int main(int argc, char **argv) {
   if (!parse(&options, argc, argv)) {
     return EXIT_FAILURE;
   }
-  test.device = gpu_open(options.backend, 0, 1, &error);
-  if (!test.device) {
+  if (!open_devices(&test, &options, &error)) {
     say("no device", &error);
     return error.no_device && !(required && strcmp(required, "1") == 0) ? SKIPPED : EXIT_FAILURE;
   }
   int status = with_device(&test, &options);
-  gpu_close(test.device);
+  close_devices(&test);
   return status;
 }

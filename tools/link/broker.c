@@ -138,6 +138,7 @@ bool broker_connect(struct broker *broker, const struct link_settings *link) {
   natsOptions *options = NULL;
   atomic_store(&broker->lost, false);
   atomic_store(&broker->writes, false);
+  broker->unheard = false;
   natsStatus status = natsOptions_Create(&options);
   status = status == NATS_OK ? set_options(options, broker, link) : status;
   bool prepared = status == NATS_OK && (!link->stream || broker_prepare(broker, options, link));
@@ -213,9 +214,15 @@ bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS])
   return true;
 }
 
+/* That nobody took something comes without a message, so that it is not known what. */
 natsMsg *broker_take(struct broker *broker) {
   natsMsg *message = NULL;
-  return broker->inbox && natsSubscription_NextMsg(&message, broker->inbox, 0) == NATS_OK ? message : NULL;
+  natsStatus status = broker->inbox ? NATS_NO_RESPONDERS : NATS_ERR;
+  while (status == NATS_NO_RESPONDERS) {
+    status = natsSubscription_NextMsg(&message, broker->inbox, 0);
+    broker->unheard |= status == NATS_NO_RESPONDERS;
+  }
+  return status == NATS_OK ? message : NULL;
 }
 
 const char *broker_answer(const struct broker *broker, const natsMsg *message) {

@@ -35,6 +35,7 @@ struct broker {
   int socket;
   uint64_t delivered;         /* of a source's work queue, as of the connection; 0: none, or its stream keeps what is done */
   int64_t made;               /* when its consumer was made */
+  bool unheard;               /* nobody took something that was sent; the owner clears it */
   bool keeps;                 /* what should be its queue never lets go of a frame */
   char why[BROKER_TEXT];      /* it could not connect, or why it was lost */
   natsMsg *read[BROKER_READ]; /* small messages that are to be freed */

@@ -11,6 +11,7 @@
 #define TURN_LONGEST  (1000 * MS)
 #define STOP_PATIENCE (3000 * MS)
 #define DAEMON_WAIT   (5000 * MS)
+#define ELECTION      (7000 * MS)
 
 enum { POLLS = BROKER_POLLS + 2 };
 
@@ -34,11 +35,12 @@ void link_say(const struct link *link, const char *format, ...) {
 
 /* -- both sides -------------------------------------------------------------------------------------------------------- */
 
-/* `error` NULL: there is none. */
+/* `error` NULL: there is none. One that it has though it is connected is a warning. */
 static void standing_set(struct standing *standing, bool connected, const char *error) {
   pthread_mutex_lock(&standing->lock);
   standing->since = standing->since == 0 || connected != standing->connected ? link_clock() : standing->since;
   standing->connected = connected;
+  standing->warns = connected && error;
   if (error) {
     const char *place = error[0] == '(' ? strstr(error, "): ") : NULL; /* the library's, which helps nobody */
     snprintf(standing->error, sizeof standing->error, "%s", place ? place + 3 : error);
@@ -54,6 +56,20 @@ void link_warn(struct link *link, const char *format, ...) {
   va_end(arguments);
   link_say(link, "%s", text);
   standing_set(&link->standing, true, text);
+}
+
+static void warn_of_stream(struct link *link) {
+  if (link->broker.keeps) {
+    link_warn(link,
+              "stream %s is no work queue, and keeps frames that are done for ever: remove it, say queue: true of each sink "
+              "that feeds it, or give it limits",
+              link->settings->stream);
+  }
+}
+
+void link_mend(struct link *link) {
+  standing_set(&link->standing, true, NULL);
+  warn_of_stream(link);
 }
 
 static bool is_due(const struct pause *pause, int64_t now) { return now >= pause->next; }
@@ -72,6 +88,7 @@ static void lose_broker(struct link *link) {
   }
   broker_disconnect(&link->broker);
   atomic_store(&link->has_broker, false);
+  link->unheard = 0;
   standing_set(&link->standing, false, link->broker.why);
 }
 
@@ -84,14 +101,31 @@ void link_meet_broker(struct link *link, bool connected) {
   link->to_broker = (struct pause){0};
   link->silent = false;
   atomic_store(&link->has_broker, true);
-  standing_set(&link->standing, true, NULL);
-  if (link->broker.keeps) {
-    link_warn(link,
-              "stream %s is no work queue, and keeps frames that are done for ever: remove it, say queue: true of each sink "
-              "that feeds it, or give it limits",
-              link->settings->stream);
-  }
+  link_mend(link);
   link->kind->broker_there(link);
+}
+
+void link_taken(struct link *link) {
+  if (link->unheard != 0) {
+    link->unheard = 0;
+    link_mend(link);
+  }
+}
+
+/* Where servers elect a leader it passes; a stream or consumer that is gone is made again with the next connection. */
+static void take_unheard(struct link *link) {
+  int64_t now = link_clock();
+  if (!link->broker.unheard) {
+    return;
+  }
+  link->broker.unheard = false;
+  if (link->unheard == 0) {
+    link->unheard = now;
+    link_warn(link, "nobody takes what it sends: the stream or its consumer is gone, or has no leader");
+  } else if (now - link->unheard > ELECTION) {
+    snprintf(link->broker.why, sizeof link->broker.why, "nobody took what it sent");
+    lose_broker(link);
+  }
 }
 
 void link_hear_broker(struct link *link, bool answers) {
@@ -100,8 +134,13 @@ void link_hear_broker(struct link *link, bool answers) {
   }
   link->silent = !answers;
   atomic_store(&link->has_broker, answers);
-  link_say(link, answers ? "the broker answers again" : "the broker does not answer");
-  standing_set(&link->standing, answers, answers ? NULL : "it does not answer");
+  if (answers) {
+    link_say(link, "the broker answers again");
+    link_mend(link);
+  } else {
+    link_say(link, "the broker does not answer");
+    standing_set(&link->standing, false, "it does not answer");
+  }
 }
 
 bool link_seeks_broker(const struct link *link, int64_t now) {
@@ -241,6 +280,7 @@ static void turn(struct link *link) {
   while ((message = broker_take(&link->broker))) {
     link->kind->take_message(link, message);
   }
+  take_unheard(link);
   link->stopping |= polls[BROKER_POLLS + 1].revents != 0;
 }
 

@@ -40,7 +40,7 @@ struct pause {
 /* How it stands with its broker: set by the link's thread, read by whoever tells of it. */
 struct standing {
   pthread_mutex_t lock;
-  bool connected;
+  bool connected, warns;
   int64_t since;           /* 0: not known yet */
   char error[BROKER_TEXT]; /* the last one, or "" */
 };
@@ -73,7 +73,8 @@ struct link {
   struct broker broker;
   struct framed *client; /* NULL: none */
   struct pause to_broker, to_daemon;
-  bool silent; /* it has a broker, which does not answer */
+  bool silent;     /* it has a broker, which does not answer */
+  int64_t unheard; /* since when nobody there takes what it sends; 0: somebody does */
   bool stopping;
   void *state; /* the kind's */
   int stop;    /* readable once it is to stop */
@@ -101,8 +102,12 @@ __attribute__((format(printf, 2, 3))) void link_say(const struct link *link, con
 
 int64_t link_clock(void); /* CLOCK_MONOTONIC ns */
 
-/* The same, and into what the daemon is told: the link works, but not as it should. */
+/* The same, and into what the daemon is told: the link has its broker, but does not work as it should; until it mends, or
+ * connects again. */
 __attribute__((format(printf, 2, 3))) void link_warn(struct link *link, const char *format, ...);
+void link_mend(struct link *link);
+/* Stream or consumer have taken something. */
+void link_taken(struct link *link);
 
 /* Whether the broker answers what it is sent. A sink that drops stays away from the pipeline while it does not. */
 void link_hear_broker(struct link *link, bool answers);

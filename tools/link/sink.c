@@ -39,10 +39,11 @@ struct sink {
   unsigned count;
   unsigned serial;
   size_t bytes;
-  int64_t due;  /* of the flight that is due first, or earlier */
-  int64_t calm; /* until then there is an answer, with `drop`, or it is asked for one */
-  bool refuses; /* the stream refused the last one */
-  bool waits;   /* `waiting` found no memory for its message */
+  int64_t due;    /* of the flight that is due first, or earlier */
+  int64_t calm;   /* until then there is an answer, with `drop`, or it is asked for one */
+  bool refuses;   /* the stream refused the last one */
+  int64_t warned; /* when it refused one, while that is said; 0: it is not */
+  bool waits;     /* `waiting` found no memory for its message */
   struct framed_result waiting;
 };
 
@@ -256,12 +257,23 @@ static int64_t watch_silence(struct link *link, int64_t now) {
   return sink->calm;
 }
 
+/* One that takes and refuses by turns is said once. */
+static void mend_refusal(struct link *link, int64_t now) {
+  struct sink *sink = link->state;
+  if (sink->warned != 0 && !sink->refuses && now - sink->warned >= SILENCE) {
+    sink->warned = 0;
+    link_say(link, "the stream stores results again");
+    link_mend(link);
+  }
+}
+
 static int64_t sink_turn(struct link *link, int64_t now) {
   struct sink *sink = link->state;
   struct framed_result result;
   if (!link->broker.connection) {
     return INT64_MAX;
   }
+  mend_refusal(link, now);
   if (sink->count > 0 && now >= sink->due) {
     send_due(link, now);
   }
@@ -279,10 +291,11 @@ static int64_t sink_turn(struct link *link, int64_t now) {
 
 static void refuse(struct link *link, struct flight *flight, const char *why) {
   struct sink *sink = link->state;
-  if (!sink->refuses) {
-    link_say(link, "the stream refuses a result: %s", why);
+  if (sink->warned == 0) {
+    link_warn(link, "the stream refuses a result: %s", why);
   }
   sink->refuses = true;
+  sink->warned = link_clock();
   if (drops(link)) {
     link_count(link, COUNT_LOST, 1);
     end_flight(link, flight, false);
@@ -312,18 +325,14 @@ static void take_answer(struct link *link, struct flight *flight, const natsMsg 
   struct sink *sink = link->state;
   const char *text = natsMsg_GetData(message);
   size_t length = (size_t)natsMsg_GetDataLength(message);
-  if (natsMsg_IsNoResponders((natsMsg *)message)) {
-    refuse(link, flight, "no stream takes its subject now");
-  } else if (!memmem(text, length, "\"seq\":", 6) || memmem(text, length, "\"error\"", 7)) {
+  if (!memmem(text, length, "\"seq\":", 6) || memmem(text, length, "\"error\"", 7)) {
     take_refusal(link, flight, text, length);
   } else if (is_of_stream(link, text, length)) {
     link_count(link, COUNT_STORED, 1);
     link_count(link, COUNT_DUPLICATES,
                memmem(text, length, "\"duplicate\":true", 16) || memmem(text, length, "\"duplicate\": true", 17));
-    if (sink->refuses) {
-      link_say(link, "the stream stores results again");
-      sink->refuses = false;
-    }
+    sink->refuses = false;
+    link_taken(link);
     end_flight(link, flight, true);
   }
 }
@@ -349,6 +358,8 @@ static void sink_take_message(struct link *link, natsMsg *message) {
 /* What had no answer goes again at once. */
 static void sink_broker_there(struct link *link) {
   struct sink *sink = link->state;
+  sink->refuses = false;
+  sink->warned = 0;
   for (unsigned i = 0; i < FLIGHTS; i++) {
     if (sink->flights[i].away && !drops(link)) {
       sink->flights[i].due = 0;

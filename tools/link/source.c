@@ -19,7 +19,8 @@
 #include "tools/link/sweep.h"
 
 enum { JOBS = 2 * FRAMED_MAX_SLOTS };
-#define EXPIRES (5000 * MS)
+#define EXPIRES       (5000 * MS)
+#define REFUSED_PAUSE (1000 * MS)
 
 /* A frame that the queue gave us and has no word of yet. */
 struct job {
@@ -36,7 +37,8 @@ struct source {
   unsigned count;
   unsigned asked; /* frames that were asked for and have not come */
   int64_t asked_at;
-  int64_t told; /* when the queue was last told that frames are under way */
+  int64_t warned; /* when it refused to give any, while that is said; 0: it is not */
+  int64_t told;   /* when the queue was last told that frames are under way */
   struct sweep sweep;
 };
 
@@ -240,6 +242,31 @@ static void begin_job(struct link *link, natsMsg *message, uint64_t number, unsi
   }
 }
 
+/* There are frames, or none for now. One that refuses by turns is said once. */
+static void mend_refusal(struct link *link) {
+  struct source *source = link->state;
+  if (source->warned != 0 && link_clock() - source->warned > EXPIRES) {
+    source->warned = 0;
+    link_mend(link);
+  }
+  link_taken(link);
+}
+
+/* What comes in place of a frame. A consumer that cannot be asked says so at once, each time. */
+static void take_status(struct link *link, natsMsg *message) {
+  struct source *source = link->state;
+  const char *status = NULL, *why = NULL;
+  if (natsMsgHeader_Get(message, "Status", &status) != NATS_OK || strcmp(status, "404") == 0 || strcmp(status, "408") == 0) {
+    mend_refusal(link);
+    return;
+  }
+  natsMsgHeader_Get(message, "Description", &why);
+  if (source->warned == 0) {
+    link_warn(link, "consumer %s gives no frames: %s", link->settings->consumer, why ? why : status);
+  }
+  source->warned = link_clock();
+}
+
 static void source_take_message(struct link *link, natsMsg *message) {
   struct source *source = link->state;
   uint64_t number;
@@ -250,10 +277,12 @@ static void source_take_message(struct link *link, natsMsg *message) {
   }
   source->asked -= source->asked > 0;
   if (!read_reply(natsMsg_GetReply(message), &number, &delivered)) {
-    natsMsg_Destroy(message); /* that there is none for now */
+    take_status(link, message);
+    natsMsg_Destroy(message);
   } else if (find_job(source, number)) {
     natsMsg_Destroy(message); /* it is delivered again, and still under way here */
   } else {
+    mend_refusal(link);
     begin_job(link, message, number, delivered);
   }
 }
@@ -272,6 +301,7 @@ static void ask(struct link *link, int64_t now) {
   char subject[256], reply[128], request[64];
   if (source->asked > 0 && now - source->asked_at > EXPIRES + EXPIRES / 2) {
     source->asked = 0; /* whoever was asked is gone */
+    link->broker.unheard = true;
   }
   snprintf(subject, sizeof subject, "$JS.API.CONSUMER.MSG.NEXT.%s.%s", link->settings->stream, link->settings->consumer);
   snprintf(reply, sizeof reply, "%s.frames", link->broker.address);
@@ -307,7 +337,7 @@ static int64_t source_turn(struct link *link, int64_t now) {
   }
   tell_settled(link);
   tell_under_way(link, now);
-  if (link->client && !link->stopping) {
+  if (link->client && !link->stopping && now >= source->warned + REFUSED_PAUSE) {
     ask(link, now);
   }
   int64_t sweep = sweep_turn(link, &source->sweep, now), tell_again = source->told + link->settings->ack_wait_ns / 3;
@@ -317,6 +347,7 @@ static int64_t source_turn(struct link *link, int64_t now) {
 static void source_broker_there(struct link *link) {
   struct source *source = link->state;
   source->asked = 0;
+  source->warned = 0;
   sweep_begin(link, &source->sweep);
 }
 

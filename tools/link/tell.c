@@ -18,10 +18,10 @@ static char *make_word(struct link *link, bool gone) {
   char *word = NULL;
   pthread_mutex_lock(&standing->lock);
   if (standing->since != 0) {
-    json_t *document =
-        json_pack("{s:s, s:b, s:f, s:i, s:i, s:s}", "role", settings_role(link->settings), "connected", standing->connected,
-                  "since_s", (double)(link_clock() - standing->since) / 1e9, "expires_s", gone ? 0 : HOLDS_S, "unacknowledged",
-                  (int)atomic_load(&link->in_flight), "error", standing->error);
+    json_t *document = json_pack("{s:s, s:b, s:b, s:f, s:i, s:i, s:s}", "role", settings_role(link->settings), "connected",
+                                 standing->connected, "warns", standing->warns, "since_s",
+                                 (double)(link_clock() - standing->since) / 1e9, "expires_s", gone ? 0 : HOLDS_S,
+                                 "unacknowledged", (int)atomic_load(&link->in_flight), "error", standing->error);
     word = document ? json_dumps(document, JSON_COMPACT) : NULL;
     json_decref(document);
   }

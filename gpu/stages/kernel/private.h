@@ -31,7 +31,8 @@ struct kernel_code {
 enum kernel_kind { KERNEL_SOURCE, KERNEL_CODE };
 
 /* False: `problem` says why. The kind goes by what is in the file, of which a copy is kept. */
-bool kernel_read(const char *file, struct kept_file *kept, struct kernel_code *code, enum kernel_kind *kind, char problem[STAGE_TEXT]);
+bool kernel_read(const char *file, struct kept_file *kept, struct kernel_code *code, enum kernel_kind *kind,
+                 char problem[STAGE_TEXT]);
 /* The most threads that a block of the kernel may have, as its code says (a cubin's does), or KERNEL_UNKNOWN. */
 unsigned kernel_most_threads(const struct kernel_code *code, const char *symbol);
 

@@ -26,7 +26,8 @@ static const struct mistake mistakes[] = {
      "t.yaml:5:5: unknown key 'zebra' in pipeline 'cam0'\n"
      "    zebra: 3\n"
      "    ^~~~~\n"
-     "  keys are device, devices, spread, source, slots, completion, spin_for, graph, overload, deadline, priority, share, "
+     "  keys are device, devices, spread, split, source, slots, completion, spin_for, graph, overload, deadline, priority, "
+     "share, "
      "stages, sink, record\n"},
     {"unknown key at the top", PIPELINE("") "piplines: {}\n",
      "t.yaml:5:1: unknown key 'piplines' in the file\n"
@@ -52,11 +53,11 @@ static const struct mistake mistakes[] = {
      "              ^~~~~~~~~~\n"
      "  did you mean 'drop-oldest'?\n"},
     {"choice like none", PIPELINE("    completion: 5\n"),
-     "t.yaml:5:17: 'completion' must be one of: callback, spin, not '5'\n"
+     "t.yaml:5:17: 'completion' must be one of: callback, spin, persistent, not '5'\n"
      "    completion: 5\n"
      "                ^\n"},
     {"list for a choice", PIPELINE("    completion: [spin]\n"),
-     "t.yaml:5:17: 'completion' must be one of: callback, spin, not a list\n"
+     "t.yaml:5:17: 'completion' must be one of: callback, spin, persistent, not a list\n"
      "    completion: [spin]\n"
      "                ^\n"},
     {"no device", PIPELINE("    devices: []\n"),
@@ -78,6 +79,16 @@ static const struct mistake mistakes[] = {
      "    spread: frames\n"
      "            ^~~~~~\n"
      "  write devices: all, or name several such as devices: [0, 1]\n"},
+    {"one device for all rows", PIPELINE("    split: rows\n"),
+     "t.yaml:5:12: the rows of pipeline 'cam0' have one device only\n"
+     "    split: rows\n"
+     "           ^~~~\n"
+     "  write devices: all, or name several such as devices: [0, 1]\n"},
+    {"frames and their rows", PIPELINE("    devices: all\n    spread: frames\n    split: rows\n"),
+     "t.yaml:7:12: 'split' and 'spread: frames' exclude each other\n"
+     "    split: rows\n"
+     "           ^~~~\n"
+     "  remove one of them\n"},
     {"fewer slots than devices", PIPELINE("    devices: [0, 1, 4]\n    spread: frames\n"),
      "t.yaml:6:13: the 2 slots of pipeline 'cam0' are too few to spread its frames over 3 devices\n"
      "    spread: frames\n"

@@ -79,12 +79,10 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
   static const struct {
     const char *name;
     void (*function)(void);
-  } functions[] = {{"cuDeviceGetDevResource", (void (*)(void))get_resource},
-                   {"cuDevSmResourceSplitByCount", (void (*)(void))split},
-                   {"cuDevResourceGenerateDesc", (void (*)(void))describe},
-                   {"cuGreenCtxCreate", (void (*)(void))create},
-                   {"cuGreenCtxDestroy", (void (*)(void))destroy},
-                   {"cuGreenCtxStreamCreate", (void (*)(void))make_stream}};
+  } functions[] = {
+      {"cuDeviceGetDevResource", (void (*)(void))get_resource}, {"cuDevSmResourceSplitByCount", (void (*)(void))split},
+      {"cuDevResourceGenerateDesc", (void (*)(void))describe},  {"cuGreenCtxCreate", (void (*)(void))create},
+      {"cuGreenCtxDestroy", (void (*)(void))destroy},           {"cuGreenCtxStreamCreate", (void (*)(void))make_stream}};
   size_t i = 0;
   ck_assert(version == 12050 && flags == cudaEnableDefault);
   while (i < sizeof functions / sizeof functions[0] && strcmp(functions[i].name, symbol) != 0) {

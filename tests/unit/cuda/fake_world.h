@@ -42,7 +42,7 @@ struct fake_stream {
   struct operation *first, **last;
   int priority;
   struct fake_context *context; /* green; NULL: that of the device */
-  struct fake_graph *capture; /* what is enqueued goes there */
+  struct fake_graph *capture;   /* what is enqueued goes there */
 };
 
 struct fake_event {

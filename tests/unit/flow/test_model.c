@@ -66,6 +66,12 @@ const char *gpu_refusal(struct gpu_program *program, unsigned slot) {
 /* And some it has not begun when they are late. */
 static bool is_begun_late(uint64_t number) { return flow.deadline_ns > 0 && number % 7 == 3; }
 
+unsigned gpu_undone(struct gpu_program *program, unsigned slot) {
+  (void)program;
+  (void)slot;
+  return 0;
+}
+
 bool gpu_late(struct gpu_program *program, unsigned slot) {
   (void)program;
   return is_begun_late(flow.ring.slots[slot].frame.sequence);
@@ -234,8 +240,7 @@ static void complete_one(void) {
 }
 
 static void model_complete(void) {
-  bool asks = true;
-  for (unsigned frame = oldest(RUNNING); asks && frame != MAX_FRAMES && frames[frame].done_on_device; frame = oldest(RUNNING)) {
+  for (unsigned frame = oldest(RUNNING); frame != MAX_FRAMES && frames[frame].done_on_device; frame = oldest(RUNNING)) {
     if (is_begun_late(frames[frame].number)) {
       model_fate(frame, FATE_LATE);
     } else if (is_refused(frames[frame].number)) {
@@ -243,7 +248,6 @@ static void model_complete(void) {
     } else {
       place(frame, DONE);
     }
-    asks = !flow.spin; /* then once a turn */
   }
 }
 

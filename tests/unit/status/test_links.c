@@ -60,6 +60,7 @@ START_TEST(what_makes_no_sense_is_refused) {
       "{\"role\":\"sink\",\"connected\":true,\"since_s\":2,\"expires_s\":10,\"unacknowledged\":-3,\"error\":\"\"}",
       "{\"role\":\"sink\",\"connected\":true,\"since_s\":2,\"expires_s\":10,\"unacknowledged\":3,\"error\":\"\\u0000\"}",
       "{\"role\":\"sink\",\"connected\":true,\"since_s\":2,\"expires_s\":10,\"unacknowledged\":3,\"error\":\"\",\"more\":1}",
+      "{\"role\":\"sink\",\"connected\":true,\"warns\":1,\"since_s\":2,\"expires_s\":10,\"unacknowledged\":3,\"error\":\"\"}",
   };
   struct site site;
   site_open(&site, false);
