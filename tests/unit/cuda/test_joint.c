@@ -44,6 +44,25 @@ START_TEST(slots_belong_to_the_devices_in_turn) {
 }
 END_TEST
 
+/* What the first one goes by holds for the second, which has no events for times that nobody wants. */
+START_TEST(frames_without_times_have_none_on_either) {
+  struct gpu_times times;
+  join_devices();
+  make_chain(&plus_one, 0);
+  options.graph = GPU_GRAPH_ON;
+  options.timed_one_in = GPU_TIMED_NEVER;
+  program = gpu_program_new(joint, chain, buffers, SLOTS, &options, &problem);
+  ck_assert(program && gpu_program_warm_up(program, &problem));
+  for (unsigned slot = 0; slot < SLOTS; slot++) {
+    ck_assert(submit(slot, slot, false));
+    finish(slot);
+    ck_assert(!gpu_times(program, slot, &times));
+  }
+  program = gpu_program_free(program);
+  part();
+}
+END_TEST
+
 START_TEST(a_program_fails_cleanly_at_every_call) {
   unsigned tries = 0;
   bool over = false;
@@ -70,6 +89,7 @@ Suite *joint_suite(void) {
   TCase *all = tcase_create("all");
   tcase_add_checked_fixture(all, set_up, tear_down);
   tcase_add_test(all, slots_belong_to_the_devices_in_turn);
+  tcase_add_test(all, frames_without_times_have_none_on_either);
   tcase_add_test(all, a_program_fails_cleanly_at_every_call);
   suite_add_tcase(suite, all);
   return suite;
