@@ -170,6 +170,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   }
   session->setup = *setup;
   session->stages[0] = setup->stages;
+  session->on_gpu = strcmp(gpu_backend_name(setup->device), "cuda") == 0;
   session->inputs = session->outputs = session->control = ARENA_NONE;
   session->runner =
       (struct runner){.turn = session_turn, .tick = session_tick, .priority = formats_priority(setup->config->priority)};

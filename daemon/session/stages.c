@@ -90,7 +90,6 @@ bool session_make_program(struct session *session, struct failure *failure) {
   struct session_stages *stages = &session->stages[session->in_force % 2];
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
   find_buffers(session, buffers);
-  session->on_gpu = strcmp(gpu_backend_name(session->setup.device), "cuda") == 0;
   clear_given_up(session);
   bool made = make(session, stages, buffers, find_spared(session), failure);
   session->flow.program = stages->program;
