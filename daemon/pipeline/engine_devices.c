@@ -414,6 +414,7 @@ static bool settle_on(struct engine *engine, struct placement_device *devices, s
     struct opened *opened = find_device(engine, place->on[i].number);
     members[i] = opened->device;
     devices[opened - engine->devices].load += bytes;
+    devices[opened - engine->devices].sessions++;
     devices[opened - engine->devices].room -= needed;
     atomic_fetch_add(&opened->load, bytes);
   }
