@@ -197,6 +197,30 @@ struct gpu_chain *gpu_chain_free(struct gpu_chain *chain) {
   return NULL;
 }
 
+enum gpu_resident_step gpu_resident_step(const struct stage_descriptor *stage) {
+  static const char *const names[] = {"", "affine", "work", "threshold", "fault"};
+  enum gpu_resident_step step = RESIDENT_FAULT;
+  while (step != RESIDENT_NONE && strcmp(names[step], stage->name) != 0) {
+    step--;
+  }
+  return step;
+}
+
+bool gpu_chain_resides(const struct gpu_chain *chain, struct gpu_error *error) {
+  static const char remedy[] = "write `completion: spin`";
+  for (unsigned i = 0; i < chain->length; i++) {
+    const struct stage_descriptor *stage = chain->plans[i].stage;
+    if (gpu_resident_step(stage) == RESIDENT_NONE) {
+      gpu_error_set(error, 0, remedy, "stages[%u] (%s) cannot be part of a kernel that stays on the device", i, stage->name);
+      error->stage = (int)i;
+      return false;
+    }
+  }
+  return chain->input_bytes <= GPU_MOST_RESIDENT ||
+         gpu_error_set(error, 0, remedy, "frames of %zu bytes are too large for a kernel that stays on the device: it takes %d",
+                       chain->input_bytes, GPU_MOST_RESIDENT);
+}
+
 bool gpu_chain_is_foreign(const struct gpu_chain *chain) {
   bool is_foreign = false;
   for (unsigned i = 0; i < chain->length; i++) {

@@ -26,6 +26,11 @@ struct gpu_error {
   char remedy[GPU_TEXT]; /* what to do about it; may be empty */
 };
 
+/* A kernel that stays on the device reads its frames over the link, which for larger ones the engines do better. Of stages it
+ * knows those whose arithmetic is in cuda/board.cu. */
+enum { GPU_MOST_RESIDENT = 64 << 10 };
+enum gpu_resident_step { RESIDENT_NONE, RESIDENT_AFFINE, RESIDENT_WORK, RESIDENT_THRESHOLD, RESIDENT_FAULT };
+
 enum gpu_backend_choice { GPU_BACKEND_AUTO, GPU_BACKEND_CUDA, GPU_BACKEND_CPU };
 
 struct gpu_device;
@@ -133,6 +138,10 @@ struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct g
 struct gpu_chain *gpu_chain_free(struct gpu_chain *chain); /* NULL is fine; returns NULL */
 /* Whether all stages can run where gpu_open() would open a device; error->stage names one that cannot. */
 bool gpu_chain_runs(const struct gpu_chain *chain, enum gpu_backend_choice choice, struct gpu_error *error);
+/* Whether a kernel that stays on the device can compute it: each stage takes one sample at a time, and frames are small. */
+bool gpu_chain_resides(const struct gpu_chain *chain, struct gpu_error *error);
+/* Which step of such a kernel a stage is. */
+enum gpu_resident_step gpu_resident_step(const struct stage_descriptor *stage);
 /* Whether its frames may be dealt over joined devices: no stage has a state; error->stage names one that has. */
 bool gpu_chain_spreads(const struct gpu_chain *chain, struct gpu_error *error);
 /* Whether its frames can be computed in bands of rows; error->stage names a stage for which they cannot. */
@@ -213,6 +222,8 @@ struct gpu_options {
   enum gpu_order_choice order; /* of copies; the CPU backend makes none */
   enum gpu_copy_choice copy;
   enum gpu_priority priority; /* of its frames before those of other programs of the device */
+  bool resident;              /* on CUDA, frames without `notify` are computed by a kernel that stays on the device */
+  int64_t linger_ns;          /* for so long after the last one */
   unsigned share;             /* percent of a GPU's multiprocessors that its kernels keep to; 0: all */
   const char *owner;          /* whose programs have that share together */
   bool weigh;                 /* whether the warm-up measures what frames cost, unless a slot is spared */

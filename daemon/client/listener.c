@@ -18,9 +18,9 @@ struct listener *listener_close(struct listener *listener) {
     return NULL;
   }
   if (listener->passed) { /* systemd goes on listening there, and passes it again only at the next start */
-    fd_table_set_aside(listener->fd);
+    fd_table_leave(listener->fd, true);
   } else if (listener->fd >= 0) {
-    fd_table_leave(listener->fd);
+    fd_table_leave(listener->fd, false);
     if (listener->created) {
       listener_remove_file(listener);
     }

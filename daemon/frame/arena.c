@@ -196,7 +196,7 @@ static void unmap(struct arena *arena) {
 void arena_drop(struct arena *arena) {
   unmap(arena);
   if (arena->fd >= 0) {
-    fd_table_leave(arena->fd);
+    fd_table_leave(arena->fd, false);
     close(arena->fd);
   }
   *arena = ARENA_NONE;

@@ -71,7 +71,8 @@ bool completion_turn(struct flow *flow) {
   bool moved = false;
   struct slot *slot = slot_oldest(&flow->ring, SLOT_RUNNING);
   while (slot && !flow->device_dead) {
-    enum gpu_progress state = flow->spin ? completion_ask(flow, slot) : gpu_told(flow->program, slot->index);
+    bool asks = flow->spin && !moved;
+    enum gpu_progress state = asks ? completion_ask(flow, slot) : gpu_told(flow->program, slot->index);
     if (state == GPU_DEAD) {
       flow_lose_device(flow, slot);
     }
@@ -80,7 +81,7 @@ bool completion_turn(struct flow *flow) {
     }
     complete(flow, slot, clock_now());
     moved = true;
-    slot = flow->spin ? NULL : slot_oldest(&flow->ring, SLOT_RUNNING);
+    slot = slot_oldest(&flow->ring, SLOT_RUNNING);
   }
   return moved;
 }

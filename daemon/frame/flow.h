@@ -54,8 +54,8 @@ struct flow {
   unsigned at_sink;                  /* frames at the sink whose fate it has not told yet */
   enum config_overload overload;
   int64_t deadline_ns; /* 0: none */
-  bool spin;           /* completion: spin */
-  bool armed;          /* spin: the oldest running frame will wake the lane */
+  bool spin;           /* completion: spin or persistent */
+  bool armed;          /* with it: the oldest running frame will wake the lane */
   bool restart_owed;   /* the first frame of a producer was dropped before the device had it */
   bool device_dead;
   unsigned lost; /* the number of that device */

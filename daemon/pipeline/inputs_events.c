@@ -66,7 +66,7 @@ static void on_detached(struct inputs *inputs, struct producer *producer, const 
   } else {
     inputs->ended = true;
   }
-  fd_table_leave(event->fd); /* before another one has its number */
+  fd_table_leave(event->fd, false); /* before another one has its number */
   rights_close(event->fd);
 }
 

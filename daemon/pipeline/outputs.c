@@ -287,7 +287,7 @@ static void on_detached(struct outputs *outputs, const struct sink_event *event)
     return;
   }
   if (!is_file || outputs->file.index < 0) { /* a segment is still to be finished */
-    fd_table_leave(event->fd);
+    fd_table_leave(event->fd, false);
     rights_close(event->fd);
     outputs->endpoint.fd = -1;
   }

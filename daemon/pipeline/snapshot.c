@@ -372,7 +372,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
   const struct gpu_device *device = pipeline->places[0].device;
   const struct session *session = inputs_session(pipeline->inputs, 0);
   const struct processors *processors = engine_processors(pipeline->setup.engine);
-  bool spins = config->completion == CONFIG_COMPLETION_SPIN;
+  bool spins = config->completion != CONFIG_COMPLETION_CALLBACK;
   struct diagnosis_figures figures = {
       .seconds = snapshot->seconds,
       .busy_s = (double)(now->busy - before->busy) / (double)NS_PER_S,

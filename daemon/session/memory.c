@@ -155,7 +155,7 @@ static void set_up_flow(struct session *session) {
   flow->depth = flow_depth(config->overload, config->slots, config->deadline_ns > 0);
   flow->overload = config->overload;
   flow->deadline_ns = config->deadline_ns;
-  flow->spin = config->completion == CONFIG_COMPLETION_SPIN;
+  flow->spin = config->completion != CONFIG_COMPLETION_CALLBACK;
   flow->tap = session->setup.tap;
   flow->wake = wake_from_sink;
   flow->session = session;

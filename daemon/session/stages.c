@@ -44,6 +44,8 @@ static bool make(struct session *session, struct session_stages *stages, const s
       .timed_one_in = stages->timed_one_in,
       .spared = spared,
       .priority = formats_priority(setup->config->priority),
+      .resident = setup->config->completion == CONFIG_COMPLETION_PERSISTENT,
+      .linger_ns = setup->config->spin_for_ns,
       .share = setup->config->share,
       .owner = setup->config->name,
       .weigh = stages->costs.alone == 0,

@@ -33,7 +33,7 @@ static void sink_set_up(struct sink *sink, const struct sink_operations *operati
   sink->protocol = setup->config->sink.protocol;
   format_bytes(setup->output, &sink->result_bytes);
   sink->most_rooms = setup->config->sink.slow_readers;
-  sink->spin_ns = setup->config->completion == CONFIG_COMPLETION_SPIN ? setup->config->spin_for_ns : 0;
+  sink->spin_ns = setup->config->completion != CONFIG_COMPLETION_CALLBACK ? setup->config->spin_for_ns : 0;
   sink->every_ns = setup->config->sink.rotate.every_ns;
   sink->most = setup->config->sink.rotate.size;
   enum config_protocol source = setup->config->source.protocol;

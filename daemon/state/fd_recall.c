@@ -110,7 +110,7 @@ static void drop_unknown(void) {
     systemd_forget(name);
     if (fd_table_is_listener(fd)) {
       fd_table_listen(fd, "", false, false, &(struct stat){0});
-      fd_table_set_aside(fd);
+      fd_table_leave(fd, true);
     } else {
       close(fd);
     }

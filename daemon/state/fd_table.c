@@ -39,9 +39,8 @@ static struct {
   pthread_mutex_t lock;
   struct fd_table *table; /* in the image; NULL: none yet */
   unsigned *places;       /* by number: the place, and 1 more; 0: none */
-  unsigned numbers;
-  unsigned came; /* so many from the process before */
-  bool lacks;    /* what is wanted and not in the table */
+  unsigned numbers, came; /* so many of the former, and descriptors from the process before */
+  bool lacks;             /* what is wanted and not in the table */
   atomic_bool marked;
 } own = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -181,7 +180,7 @@ void fd_table_want(int fd) {
   pthread_mutex_unlock(&own.lock);
 }
 
-unsigned fd_table_needed(void) {
+static unsigned count_needed(void) {
   unsigned needed = 0;
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     needed += entry->wanted && !entry->passed;
@@ -189,19 +188,35 @@ unsigned fd_table_needed(void) {
   return needed;
 }
 
+unsigned fd_table_needed(void) {
+  pthread_mutex_lock(&own.lock);
+  unsigned needed = count_needed();
+  pthread_mutex_unlock(&own.lock);
+  return needed;
+}
+
+static bool forget_others(void) {
+  bool all = true;
+  for (struct entry *entry = NULL; (entry = next_of(entry));) {
+    if (!entry->wanted && entry->fd >= 0) {
+      let_go(entry);
+    }
+    all = (entry->wanted || forget(entry)) && all;
+  }
+  return all;
+}
+
 bool fd_table_keep(bool listeners_only, unsigned room) {
   unsigned others = 0;
-  bool all = !own.lacks || listeners_only;
   pthread_mutex_lock(&own.lock);
+  bool all = !own.lacks || listeners_only;
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     entry->wanted = entry->wanted && (entry->listens || !listeners_only);
     others += entry->there && !entry->wanted;
   }
-  pthread_mutex_unlock(&own.lock);
-  if (fd_table_needed() + others > room) { /* else the store would leave out others without a word */
-    fd_table_forget_others();
+  if (count_needed() + others > room) { /* else the store would leave out others without a word */
+    forget_others();
   }
-  pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     all = (!entry->wanted || entry->passed || keep(entry)) && all;
   }
@@ -210,14 +225,8 @@ bool fd_table_keep(bool listeners_only, unsigned room) {
 }
 
 bool fd_table_forget_others(void) {
-  bool all = true;
   pthread_mutex_lock(&own.lock);
-  for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    if (!entry->wanted && entry->fd >= 0) {
-      let_go(entry);
-    }
-    all = (entry->wanted || forget(entry)) && all;
-  }
+  bool all = forget_others();
   pthread_mutex_unlock(&own.lock);
   return all;
 }
@@ -236,10 +245,12 @@ static bool stay_open(int fd, bool stays) {
 }
 
 bool fd_table_stay(bool stay) {
+  pthread_mutex_lock(&own.lock);
   bool all = stay_open(image_fd(), stay) && !own.lacks;
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     all = (!entry->wanted || entry->is_new || stay_open(entry->fd, stay)) && all;
   }
+  pthread_mutex_unlock(&own.lock);
   return all;
 }
 
@@ -250,7 +261,7 @@ static bool has_stayed(const struct entry *entry) {
          status.st_dev == entry->device && status.st_ino == entry->inode;
 }
 
-static void keep_at_once(struct entry *entry) { (void)(fd_table_needed() + OTHERS < systemd_keeps() && keep(entry)); }
+static void keep_at_once(struct entry *entry) { (void)(count_needed() + OTHERS < systemd_keeps() && keep(entry)); }
 
 void fd_table_enter(int fd) {
   fd_table_want(fd);
@@ -290,21 +301,14 @@ void fd_table_listen(int fd, const char *path, bool passed, bool is_new, const s
   pthread_mutex_unlock(&own.lock);
 }
 
-void fd_table_leave(int fd) {
+void fd_table_leave(int fd, bool is_aside) {
   own.marked = true;
   pthread_mutex_lock(&own.lock);
   struct entry *entry = entry_of(fd);
-  if (entry) {
-    let_go(entry);
-  }
-  pthread_mutex_unlock(&own.lock);
-}
-
-void fd_table_set_aside(int fd) {
-  pthread_mutex_lock(&own.lock);
-  struct entry *entry = entry_of(fd);
-  if (entry) {
+  if (entry && is_aside) {
     entry->before = fd;
+  } else if (entry) {
+    let_go(entry);
   }
   pthread_mutex_unlock(&own.lock);
 }
@@ -350,11 +354,6 @@ static const struct fd_table *left_table(void) {
   return table && bytes >= sizeof *table && table->count <= (bytes - sizeof *table) / sizeof *table->entries ? table : NULL;
 }
 
-static const struct entry *left_entry(unsigned place) {
-  const struct fd_table *left = left_table();
-  return left && place < left->count ? &left->entries[place] : NULL;
-}
-
 /* Nobody can connect there, since a reload was making it when its process was killed. */
 static void remove_new(int fd, const struct entry *left) {
   struct sockaddr_un address = {0};
@@ -392,8 +391,7 @@ static void receive(unsigned place, int fd, const struct entry *left, bool is_th
 
 /* A number that makes no sense may be that of a descriptor which this process opens for itself: only those that are open by now
  * are to be had, and each once. */
-static void receive_by_exec(void) {
-  const struct fd_table *left = left_table();
+static void receive_by_exec(const struct fd_table *left) {
   for (unsigned place = 0; left && place < left->count && place < MOST; place++) {
     const struct entry *entry = &left->entries[place];
     if (has_stayed(entry) && !entry_of(entry->fd)) {
@@ -406,26 +404,29 @@ static void receive_by_exec(void) {
 
 void fd_table_receive(bool by_manager) {
   char text[NAME];
+  const struct fd_table *left = left_table();
   if (!by_manager) {
-    receive_by_exec();
+    receive_by_exec(left);
     return;
   }
   for (int fd = systemd_take_kept(CARRIED, text, sizeof text); fd >= 0; fd = systemd_take_kept(CARRIED, text, sizeof text)) {
     unsigned place = (unsigned)strtoul(text, NULL, 10);
     if (place < MOST) {
-      receive(place, fd, left_entry(place), true);
+      receive(place, fd, left && place < left->count ? &left->entries[place] : NULL, true);
     }
   }
 }
 
 int fd_table_take(int before) {
   int found = NONE;
+  pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; before >= 0 && found < 0 && (entry = next_of(entry));) {
     if (entry->before == before && !entry->listens) {
       found = entry->fd;
       entry->before = NONE;
     }
   }
+  pthread_mutex_unlock(&own.lock);
   return found;
 }
 

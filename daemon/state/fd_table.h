@@ -47,10 +47,9 @@ void fd_table_enter(int fd);
  * manager at every start, or one that has made that file. One that `is_new` is not in use yet: should this process be killed,
  * the next one removes its file. */
 void fd_table_listen(int fd, const char *path, bool passed, bool is_new, const struct stat *file);
-/* [any thread] A descriptor is to be closed, after which its number may mean another one. */
-void fd_table_leave(int fd);
-/* [any thread] Nobody uses it for now: fd_table_take_listener() may give it again. */
-void fd_table_set_aside(int fd);
+/* [any thread] A descriptor is to be closed, after which its number may mean another one; or (`is_aside`) nobody uses the
+ * listener for now, which fd_table_take_listener() may give again. */
+void fd_table_leave(int fd, bool is_aside);
 
 /* -- what came from the process before ------------------------------------------------------------------------------ */
 

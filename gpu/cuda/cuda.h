@@ -4,10 +4,10 @@
  * cuda_error.c turns errors into values; cuda.c opens devices and pins memory; cuda_program.c makes programs, puts frames on
  * streams and finds them done; cuda_sequence.c is what one frame is on a stream, cuda_graph.c captures and replays
  * that, and cuda_warm_up.c measures which is faster; cuda_copy.cu is small copies without an engine, cuda_order.c keeps large
- * ones in order, cuda_clock.c says when each step was, cuda_overhead.c what asking for that adds, and cuda_costs.c what copies
- * and kernels take side by side; stream.c makes streams of a priority, and share.c of a part of the
- * device. Every call is made by a thread that has entered the
- * device, on a stream of our own: nothing touches the default stream.
+ * ones in order, board.c tells of frames without calls, cuda_clock.c says when each step was, cuda_overhead.c what asking for
+ * that adds, and cuda_costs.c what copies and kernels take side by side; stream.c makes streams of a priority, and share.c of a
+ * part of the device. Every call is made by a thread that has entered the device, on a stream of our own: nothing touches the
+ * default stream.
  */
 #ifndef FRAMED_GPU_CUDA_CUDA_H
 #define FRAMED_GPU_CUDA_CUDA_H
@@ -79,6 +79,7 @@ struct cuda_pass {
   bool timed;       /* with events around its steps */
   bool captured;    /* into a graph, and not to be run now */
   bool copied;      /* copies in a graph are kernels */
+  bool answers;     /* the board tells of its end */
 };
 
 /* Whether a frame has times. A reference has, but nobody gets them: they only say until when it kept the engines from the
@@ -114,6 +115,8 @@ struct cuda_slot {
   const struct cuda_anchor *anchor;
   uint64_t sequence;
   cudaEvent_t last;  /* what says that this frame is done; NULL: the stream itself */
+  uint32_t number;   /* at the slot's bell */
+  bool resident;     /* this frame is for the kernel that stays */
   bool seen;         /* it was found done */
   enum cuda_way way; /* of this frame */
   enum cuda_timing timing;
@@ -138,7 +141,8 @@ struct cuda_program {
   void *attached[GPU_MAX_STAGES]; /* by stage; NULL for most */
   bool beside[GPU_MAX_STAGES], hands[GPU_MAX_STAGES];
   bool hands_any;
-  atomic_uint resuming; /* threads of stages that may look at the program still */
+  atomic_uint resuming;     /* threads of stages that may look at the program still */
+  struct cuda_board *board; /* NULL: the device cannot see it */
   unsigned part_count;
   struct cuda_part parts[CUDA_PARTS];
   struct cuda_program *next_lost;
@@ -211,8 +215,8 @@ bool cuda_sequence_copy_in(const struct cuda_slot *slot, const struct cuda_pass 
 bool cuda_sequence_end(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
 /* All stages of a frame and nothing else, of a chain without state. */
 bool cuda_sequence_stages(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
-/* Enqueues the host function alone. */
-bool cuda_sequence_notify(struct cuda_slot *slot, struct gpu_error *error);
+/* Enqueues the host function alone, on the slot's stream or on another one. */
+bool cuda_sequence_notify(struct cuda_slot *slot, cudaStream_t stream, struct gpu_error *error);
 /* Whether every host function that was enqueued for the slot has run. */
 enum gpu_progress cuda_told(struct gpu_program *program, unsigned slot);
 
@@ -237,8 +241,32 @@ bool cuda_graph_make(struct cuda_program *program, enum cuda_way way, struct gpu
 void cuda_graph_drop_others(struct gpu_device *device, struct cuda_slot *slot, enum cuda_way way);
 /* Which graph stands for this frame, or that none does. */
 enum cuda_way cuda_graph_way(const struct cuda_slot *slot, struct cuda_pass *pass);
+/* Whether frames that go so are told of by the board. */
+bool cuda_graph_answers(const struct cuda_program *program, enum cuda_way way, bool timed, bool notify);
 /* Launches it, between the steps that stay outside it. */
 bool cuda_graph_launch(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
+
+/* -- board.c ------------------------------------------------------------------------------------------------------- */
+
+/* For the thread that sets up. Makes a board; makes one, and has frames taken by a kernel that stays. */
+bool cuda_board_open(struct cuda_program *program, struct gpu_error *error);
+bool cuda_board_stay(struct cuda_program *program, struct gpu_error *error);
+/* Waits until that kernel has left, which it does soon without frames. False: something may be running still. */
+bool cuda_board_finish(const struct cuda_program *program);
+void cuda_board_close(struct cuda_program *program);
+/* The slot's bell has the number of another frame; what is enqueued answers; it was answered. */
+void cuda_board_ring(struct cuda_slot *slot);
+bool cuda_board_enqueue(const struct cuda_slot *slot, struct gpu_error *error);
+bool cuda_board_answered(const struct cuda_slot *slot);
+/* Whether it is time to ask the device itself, for a frame that was not answered; and on which stream it is. */
+bool cuda_board_is_to_ask(const struct cuda_slot *slot);
+cudaStream_t cuda_board_stream(const struct cuda_slot *slot);
+/* Whether the kernel that stays takes that frame; gives it one; sees to it that somebody hears the bell; and that the lane is
+ * woken when the frame is done. */
+bool cuda_board_takes(const struct cuda_program *program, const struct gpu_frame *frame);
+bool cuda_board_submit(struct cuda_slot *slot, const struct gpu_frame *frame, struct gpu_error *error);
+bool cuda_board_attend(struct cuda_slot *slot, struct gpu_error *error);
+bool cuda_board_arm(struct cuda_slot *slot, struct gpu_error *error);
 
 /* -- cuda_warm_up.c ----------------------------------------------------------------------------------------------- */
 

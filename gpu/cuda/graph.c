@@ -42,7 +42,8 @@ static bool capture_slot(struct cuda_slot *slot, enum cuda_way way, bool timed, 
                                  .notify = program->base.options.notify,
                                  .timed = timed,
                                  .captured = true,
-                                 .copied = way == CUDA_REPLAY_COPIED};
+                                 .copied = way == CUDA_REPLAY_COPIED,
+                                 .answers = cuda_graph_answers(program, way, timed, program->base.options.notify)};
   for (unsigned part = 0; part < program->part_count; part++) {
     bool is_captured = !program->parts[part].beside && !cuda_sequence_is_empty(program, part);
     if (is_captured && !capture(slot, part, &pass, &slot->graphs[way][timed][part], error)) {
@@ -100,6 +101,11 @@ enum cuda_way cuda_graph_way(const struct cuda_slot *slot, struct cuda_pass *pas
   bool is_captured = pass->notify == program->base.options.notify && !(pass->restart && chain->first_stateful >= 0) &&
                      !pass->differs;
   return is_captured ? program->way : CUDA_STEPS;
+}
+
+/* An event within a graph cannot be asked for, and one behind it costs as much as the frame. */
+bool cuda_graph_answers(const struct cuda_program *program, enum cuda_way way, bool timed, bool notify) {
+  return program->board && way == CUDA_REPLAY_COPIED && !timed && !notify;
 }
 
 bool cuda_graph_launch(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error) {

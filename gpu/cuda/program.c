@@ -59,6 +59,7 @@ static bool finish_slots(struct cuda_program *program) {
   if (gpu_device_is_dead(program->base.device, NULL)) {
     return false;
   }
+  finished = cuda_board_finish(program);
   for (unsigned i = 0; i < program->base.slot_count; i++) {
     cudaStream_t stream = program->slots[i].stream;
     finished = (!stream || CUDA_CALL(program->base.device, &error, cudaStreamSynchronize, stream)) && finished;
@@ -123,6 +124,7 @@ static bool close_slots(struct cuda_program *program) {
   if (program->memory) {
     (void)CUDA_CALL(device, &error, cudaFree, program->memory);
   }
+  cuda_board_close(program); /* after the graphs that know it */
   cuda_share_give_back((struct cuda_device *)device, program->share);
   return !gpu_device_is_dead(device, NULL);
 }
@@ -261,8 +263,8 @@ static bool pass_state(const struct cuda_slot *slot, struct gpu_error *error) {
 static bool mark_end(struct cuda_slot *slot, struct gpu_error *error) {
   const struct cuda_pass *pass = &slot->pass;
   slot->notified = pass->notify;
-  if (pass->notify) {
-    slot->launched++;
+  if (pass->notify || pass->answers) {
+    slot->launched += pass->notify;
     slot->last = NULL;
     return true;
   }
@@ -294,7 +296,7 @@ static bool let_go(struct cuda_slot *slot, struct gpu_error *error) {
     return true;
   }
   if (!atomic_compare_exchange_strong(&slot->holder, &holder, CUDA_LANE)) {
-    if (!notified && !cuda_sequence_notify(slot, error)) {
+    if (!notified && !cuda_sequence_notify(slot, slot->stream, error)) {
       return false;
     }
     launched = notified ? launched : ++slot->launched;
@@ -358,6 +360,10 @@ bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_fram
   struct cuda_program *program = (struct cuda_program *)base;
   struct gpu_device *device = base->device;
   struct cuda_slot *slot = &program->slots[index];
+  slot->resident = cuda_board_takes(program, frame);
+  if (slot->resident) {
+    return cuda_board_submit(slot, frame, error);
+  }
   slot->timing = choose_timing(program, frame->timed);
   slot->anchor = cuda_clock_current((struct cuda_device *)device);
   slot->sequence = frame->sequence;
@@ -373,6 +379,10 @@ bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_fram
       .timed = slot->timing != CUDA_UNTIMED,
   };
   slot->way = cuda_graph_way(slot, &slot->pass);
+  slot->pass.answers = cuda_graph_answers(program, slot->way, slot->pass.timed, frame->notify);
+  if (slot->pass.answers) {
+    cuda_board_ring(slot);
+  }
   atomic_store(&slot->holder, program->hands_any ? CUDA_STAGE : CUDA_LANE);
   if (cuda_enter(device, error) && (!slot->pass.timed || cuda_clock_begin(slot, error)) && enqueue(slot, 0, error)) {
     program->latest = slot;
@@ -393,16 +403,24 @@ enum gpu_progress cuda_ask(struct gpu_program *base, unsigned index, struct gpu_
   if (atomic_load_explicit(&slot->holder, memory_order_acquire) != CUDA_LANE) {
     return GPU_PENDING;
   }
-  cudaError_t status = slot->last ? cudaEventQuery(slot->last) : cudaStreamQuery(slot->stream);
+  if (slot->resident && !cuda_board_attend(slot, error)) {
+    return GPU_DEAD;
+  }
+  if (slot->pass.answers && !cuda_board_is_to_ask(slot)) {
+    return GPU_PENDING;
+  }
+  cudaError_t status = slot->last ? cudaEventQuery(slot->last) : cudaStreamQuery(cuda_board_stream(slot));
   char what[64] = "";
   if (status != cudaSuccess && status != cudaErrorNotReady) { /* this is polled, and text takes its time */
     snprintf(what, sizeof what, "frame %llu in slot %u", (unsigned long long)slot->sequence, index);
   }
   enum gpu_progress progress = cuda_progress(base->device, status, what, error);
-  slot->seen = progress == GPU_DONE;
   if (progress == GPU_DEAD) {
     gpu_device_die(base->device, error);
+  } else if (slot->pass.answers) {
+    return cuda_told(base, index); /* on a stream that is empty there may be no kernel any more that took the frame */
   }
+  slot->seen = progress == GPU_DONE;
   return progress;
 }
 
@@ -413,7 +431,8 @@ bool cuda_arm(struct gpu_program *base, unsigned index, struct gpu_error *error)
       slot->notified) {
     return true;
   }
-  if (cuda_enter(base->device, error) && cuda_sequence_notify(slot, error)) {
+  if (cuda_enter(base->device, error) &&
+      (slot->resident ? cuda_board_arm(slot, error) : cuda_sequence_notify(slot, slot->stream, error))) {
     slot->launched++;
     slot->notified = true;
     return true;

@@ -174,12 +174,13 @@ static void CUDART_CB on_done(void *argument) {
   }
 }
 
-bool cuda_sequence_notify(struct cuda_slot *slot, struct gpu_error *error) {
-  return CUDA_CALL(slot->program->base.device, error, cudaLaunchHostFunc, slot->stream, on_done, slot);
+bool cuda_sequence_notify(struct cuda_slot *slot, cudaStream_t stream, struct gpu_error *error) {
+  return CUDA_CALL(slot->program->base.device, error, cudaLaunchHostFunc, stream, on_done, slot);
 }
 
 bool cuda_sequence_end(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
-  return copy_out(slot, pass, error) && (!pass->notify || cuda_sequence_notify(slot, error));
+  return copy_out(slot, pass, error) && (!pass->notify || cuda_sequence_notify(slot, slot->stream, error)) &&
+         (!pass->answers || cuda_board_enqueue(slot, error));
 }
 
 static bool is_last(const struct cuda_program *program, unsigned part) { return part + 1 == program->part_count; }
@@ -215,10 +216,12 @@ bool cuda_sequence_enqueue(struct cuda_slot *slot, unsigned part, const struct c
 
 enum gpu_progress cuda_told(struct gpu_program *base, unsigned index) {
   struct cuda_slot *slot = &((struct cuda_program *)base)->slots[index];
-  if (atomic_load_explicit(&slot->holder, memory_order_acquire) != CUDA_LANE || !slot->notified ||
-      atomic_load_explicit(&slot->returned, memory_order_acquire) != slot->launched) {
+  if (atomic_load_explicit(&slot->holder, memory_order_acquire) != CUDA_LANE) {
     return GPU_PENDING;
   }
-  slot->seen = true;
-  return GPU_DONE;
+  bool is_done = slot->pass.answers
+                     ? cuda_board_answered(slot)
+                     : slot->notified && atomic_load_explicit(&slot->returned, memory_order_acquire) == slot->launched;
+  slot->seen = slot->seen || is_done;
+  return is_done ? GPU_DONE : GPU_PENDING;
 }

@@ -219,7 +219,9 @@ static bool settle(struct cuda_program *program, struct gpu_error *error) {
   struct trials trials = {0};
   bool is_open = find_ways(base, &trials) > 1 || base->options.timed_one_in == GPU_TIMED_AUTO;
   bool decides = base->options.spared == 0 && is_open;
-  if (!make_graphs(program, &trials, error) || !measure_all(base, decides, &trials, error)) {
+  bool needs_board = trials.wanted[CUDA_REPLAY_COPIED][0] && !base->options.notify;
+  if ((needs_board && !cuda_board_open(program, error)) || !make_graphs(program, &trials, error) ||
+      !measure_all(base, decides, &trials, error)) {
     return false;
   }
   decide(program, &trials);
@@ -233,6 +235,15 @@ static bool settle(struct cuda_program *program, struct gpu_error *error) {
   return true;
 }
 
+/* Frames that a kernel takes which stays go one way, and have no times. */
+static bool settle_resident(struct cuda_program *program, struct gpu_error *error) {
+  cuda_choose(program, CUDA_STEPS);
+  program->base.copies_by_kernel = true;
+  program->base.timed_one_in = 0;
+  return cuda_board_stay(program, error);
+}
+
 bool cuda_warm_up(struct gpu_program *base, struct gpu_error *error) {
-  return cuda_enter(base->device, error) && settle((struct cuda_program *)base, error);
+  struct cuda_program *program = (struct cuda_program *)base;
+  return cuda_enter(base->device, error) && (base->options.resident ? settle_resident(program, error) : settle(program, error));
 }

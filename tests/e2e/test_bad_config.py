@@ -385,3 +385,13 @@ def test_who_is_not_allowed_is_refused_and_told(place):
         with daemon.reader() as reader, daemon.producer() as producer:
             producer.send(b"abcd")
             assert reader.read(4) == b"abcd"
+
+
+def test_a_kernel_that_stays_takes_small_frames_of_few_stages(place):
+    """Whatever the backend, so that a file that is good here is good where there is a GPU."""
+    persistent = changed(place, "slots: 2", "completion: persistent")
+    assert check(place, persistent, "--check").returncode == 0
+    for text, said in ((persistent.replace("affine: {scale: 2.0, offset: 1.0}", "blur: {sigma: 1}"), "stages[0] (blur) cannot be part"),
+                       (persistent.replace("height: 48", "height: 1025"), "frames of 65600 bytes are too large")):
+        done = check(place, text, "--check")
+        assert done.returncode == 78 and said in done.stderr and "completion: spin" in done.stderr, done.stderr

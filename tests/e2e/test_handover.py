@@ -44,7 +44,7 @@ def carry(daemon, count, name="cam0", size=SIZE):
 # -- faults -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("completion", ["callback", "spin"])
+@pytest.mark.parametrize("completion", ["callback", "spin", "persistent"])
 @pytest.mark.parametrize("slots", [1, 2, 4])
 @pytest.mark.parametrize("kind, timeout", [("illegal", "20s"), ("hang", "700ms")])
 def test_a_fault_costs_no_frame_and_no_connection(place, kind, timeout, slots, completion):

@@ -47,6 +47,14 @@ struct gpu_chain *backend_chain(struct frame_format format, const struct gpu_sta
   return chain;
 }
 
+void backend_open_resident(unsigned slots, unsigned side, const struct gpu_stage_request *requests, unsigned count) {
+  struct gpu_error error;
+  rig_open_backend(&rig, GPU_BACKEND_CUDA, 0);
+  rig.options = (struct gpu_options){.timed_one_in = GPU_TIMED_NEVER, .resident = true, .linger_ns = 100000, .weigh = true};
+  rig_program_of(&rig, slots, backend_chain(format_image(PIXELS_GRAY, side, side), requests, count));
+  ck_assert_msg(gpu_program_warm_up(rig.program, &error), "%s", error.text);
+}
+
 void backend_open_in(int way, unsigned slots, unsigned side, const struct gpu_stage_request *requests, unsigned count) {
   struct gpu_error error;
   rig_open_backend(&rig, GPU_BACKEND_CUDA, 0);

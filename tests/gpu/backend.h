@@ -23,6 +23,8 @@ extern struct rig rig;
 void backend_in_ways(const char *test, void (*run)(int way), int from, int to);
 /* Opens the device and makes and warms up a program for gray images with that many pixels to a side. */
 void backend_open_in(int way, unsigned slots, unsigned side, const struct gpu_stage_request *requests, unsigned count);
+/* The same for a kernel that stays. */
+void backend_open_resident(unsigned slots, unsigned side, const struct gpu_stage_request *requests, unsigned count);
 struct gpu_chain *backend_chain(struct frame_format format, const struct gpu_stage_request *requests, unsigned count);
 
 struct gpu_stage_request backend_affine(double scale, double offset);

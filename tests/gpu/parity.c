@@ -179,14 +179,16 @@ static void compare_frame(struct test *test, const struct scene *scene, unsigned
   }
 }
 
-/* Every other case replays its frames from graphs, which the warm-up makes. */
+/* Every other case replays its frames from graphs, which the warm-up makes; every third one has a kernel that stays, if it can.
+ */
 static bool run_frames(struct test *test, struct scene *scene, uint64_t seed) {
   struct gpu_error error = {0};
   const unsigned frames = scene->plan->state_bytes ? FRAMES_WITH_STATE : 1;
-  const bool replays = seed % 2 == 0;
-  const struct gpu_options options = {.graph = replays ? GPU_GRAPH_ON : GPU_GRAPH_OFF, .timed_one_in = GPU_TIMED_NEVER};
+  const bool stays = seed % 3 == 0 && gpu_chain_resides(scene->chain, &error), replays = seed % 2 == 0;
+  const struct gpu_options options = {
+      .graph = replays ? GPU_GRAPH_ON : GPU_GRAPH_OFF, .timed_one_in = GPU_TIMED_NEVER, .resident = stays, .linger_ns = 20000};
   scene->program = gpu_program_new(test->device, scene->chain, scene->buffers, scene->slots, &options, &error);
-  bool good = scene->program && (!replays || gpu_program_warm_up(scene->program, &error));
+  bool good = scene->program && ((!replays && !stays) || gpu_program_warm_up(scene->program, &error));
   for (unsigned frame = 0; good && frame < frames; frame++) {
     cases_fill(gpu_chain_input(scene->chain), scene->input[frame % scene->slots], seed, frame);
     good = run_on_device(scene, frame, &error);

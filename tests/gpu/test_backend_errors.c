@@ -99,6 +99,28 @@ START_TEST(an_illegal_access_is_found_by_asking) {
 }
 END_TEST
 
+/* The same of a kernel that stays, which answers no more: the first frame of it is done, the second strikes. */
+START_TEST(a_kernel_that_stays_is_struck) {
+  struct gpu_error error;
+  enum gpu_progress progress = GPU_PENDING;
+  backend_open_resident(2, 64, (struct gpu_stage_request[]){backend_fault(_i ? FAULT_HANG : FAULT_ILLEGAL, 1, 0, 0)}, 1);
+  rig_submit(&rig, 0, 0, false);
+  rig_finish(&rig, 0);
+  rig_submit(&rig, 1, 1, false);
+  for (int i = 0; i < 1000000 && progress == GPU_PENDING; i++) {
+    progress = gpu_ask(rig.program, 1, &error);
+  }
+  ck_assert_int_eq(progress, _i ? GPU_PENDING : GPU_DEAD);
+  ck_assert(_i || error.code == cudaErrorIllegalAddress);
+  gpu_abandon(rig.device, "no completion for 2 s");
+  ck_assert_int_eq(gpu_ask(rig.program, 1, &error), GPU_DEAD);
+  rig_close(&rig);
+  if (_i) {
+    _exit(BACKEND_HANG_IS_OVER);
+  }
+}
+END_TEST
+
 /* Pending for ever, the clock goes on, and after giving the device up freeing does not wait. The process ends
  * without the runtime's own tear-down, as the daemon does, since that would wait for the kernel. */
 START_TEST(a_hang_is_given_up) {
@@ -122,5 +144,7 @@ void backend_add_errors(TCase *group) {
   tcase_add_test(group, a_device_that_is_not_there);
   tcase_add_test(group, a_launch_that_fails_is_the_end);
   tcase_add_loop_test(group, an_illegal_access_is_found_by_asking, 0, 4);
+  tcase_add_loop_test(group, a_kernel_that_stays_is_struck, 0, 1);
+  tcase_add_loop_exit_test(group, a_kernel_that_stays_is_struck, BACKEND_HANG_IS_OVER, 1, 2);
   tcase_add_loop_exit_test(group, a_hang_is_given_up, BACKEND_HANG_IS_OVER, 0, 4);
 }

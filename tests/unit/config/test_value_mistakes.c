@@ -53,11 +53,11 @@ static const struct mistake mistakes[] = {
      "              ^~~~~~~~~~\n"
      "  did you mean 'drop-oldest'?\n"},
     {"choice like none", PIPELINE("    completion: 5\n"),
-     "t.yaml:5:17: 'completion' must be one of: callback, spin, not '5'\n"
+     "t.yaml:5:17: 'completion' must be one of: callback, spin, persistent, not '5'\n"
      "    completion: 5\n"
      "                ^\n"},
     {"list for a choice", PIPELINE("    completion: [spin]\n"),
-     "t.yaml:5:17: 'completion' must be one of: callback, spin, not a list\n"
+     "t.yaml:5:17: 'completion' must be one of: callback, spin, persistent, not a list\n"
      "    completion: [spin]\n"
      "                ^\n"},
     {"no device", PIPELINE("    devices: []\n"),

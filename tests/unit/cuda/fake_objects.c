@@ -90,6 +90,13 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
   return status;
 }
 
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags) {
+  ck_assert_uint_eq(flags, cudaHostAllocDefault);
+  return cudaMalloc(memory, bytes);
+}
+
+cudaError_t cudaFreeHost(void *memory) { return cudaFree(memory); }
+
 cudaError_t cudaFree(void *memory) {
   cudaError_t status = fake_begin_on_device();
   if (status == cudaSuccess) {

@@ -240,8 +240,7 @@ static void complete_one(void) {
 }
 
 static void model_complete(void) {
-  bool asks = true;
-  for (unsigned frame = oldest(RUNNING); asks && frame != MAX_FRAMES && frames[frame].done_on_device; frame = oldest(RUNNING)) {
+  for (unsigned frame = oldest(RUNNING); frame != MAX_FRAMES && frames[frame].done_on_device; frame = oldest(RUNNING)) {
     if (is_begun_late(frames[frame].number)) {
       model_fate(frame, FATE_LATE);
     } else if (is_refused(frames[frame].number)) {
@@ -249,7 +248,6 @@ static void model_complete(void) {
     } else {
       place(frame, DONE);
     }
-    asks = !flow.spin; /* then once a turn */
   }
 }
 

@@ -164,8 +164,8 @@ static void begin_next(bool apart) {
 
 static void adopt_next(void) {
   struct failure failure = {0};
-  fd_table_set_aside(session->inputs.fd); /* as if they had just come */
-  fd_table_set_aside(session->outputs.fd);
+  fd_table_leave(session->inputs.fd, true); /* as if they had just come */
+  fd_table_leave(session->outputs.fd, true);
   require(session_adopt(next, session, true, &failure), "%s", failure.text);
   const struct sink *left = sink_left(session->sink);
   require(left && sink_adopt(next->sink, left, flow_of_next, NULL), "the sink");

@@ -43,6 +43,7 @@ enum {
   cudaEventDefault = 0,
   cudaEventDisableTiming = 2,
   cudaHostRegisterPortable = 1,
+  cudaHostAllocDefault = 0,
   cudaEventRecordExternal = 1
 };
 
@@ -80,6 +81,8 @@ cudaError_t cudaSetDevice(int device);
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total);
 cudaError_t cudaHostRegister(void *base, size_t bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void *base);
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *memory);
 cudaError_t cudaMalloc(void **memory, size_t bytes);
 cudaError_t cudaFree(void *memory);
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);

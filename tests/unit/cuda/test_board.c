@@ -1,0 +1,278 @@
+/* Frames by a kernel that stays: each is done whenever the kernel leaves, and whatever it has heard by then. */
+#include "tests/unit/cuda/fake_world.h"
+#include "tests/unit/cuda/fixture.h"
+
+#include "gpu/cuda/board.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* -- a kernel that stays, as the fake runtime has it ---------------------------------------------------------------- */
+
+static unsigned launches, deaf; /* so many of the next ones leave without having heard a bell */
+static unsigned seed;
+static struct board_shift shifts[64]; /* of which few are on a stream at once */
+
+/* Adds one to each sample, whatever the steps are. */
+static void answer(const struct board_shift *shift, unsigned slot, uint32_t number) {
+  const unsigned char *input = shift->inputs[slot];
+  unsigned char *output = shift->outputs[slot];
+  for (uint64_t i = 0; i < shift->samples; i++) {
+    output[i] = (unsigned char)(input[i] + 1);
+  }
+  atomic_store(&shift->board->answers[slot].word, number);
+}
+
+static void stay(void *argument) {
+  const struct board_shift *shift = argument;
+  bool hears = deaf == 0 || shift->linger_ns == 0;
+  deaf -= !hears;
+  for (unsigned slot = 0; slot < shift->slots && hears; slot++) {
+    uint32_t number = atomic_load(&shift->board->bells[slot].word);
+    if (number != atomic_load(&shift->board->answers[slot].word)) {
+      answer(shift, slot, number);
+    }
+  }
+  atomic_store(&shift->board->left.word, shift->number);
+}
+
+int cuda_board_launch(const struct board_shift *shift, void *stream) {
+  cudaError_t status = fake_begin_on_stream(stream);
+  struct board_shift *own = &shifts[launches % 64];
+  if (status == cudaSuccess) {
+    *own = *shift;
+    launches++;
+    fake_launch(stream, stay, own, KERNEL_NS);
+  }
+  return (int)status;
+}
+
+static void tell(void *argument) {
+  struct board_line *const answer_line = argument;
+  const struct board_line *bell = answer_line - (offsetof(struct board, answers) / sizeof *bell);
+  atomic_store(&answer_line->word, atomic_load(&bell->word));
+}
+
+int cuda_board_answer(struct board *words, unsigned slot, void *stream) {
+  cudaError_t status = fake_begin_on_stream(stream);
+  if (status == cudaSuccess) {
+    fake_launch(stream, tell, &words->answers[slot], 0);
+  }
+  return (int)status;
+}
+
+/* -- tests ---------------------------------------------------------------------------------------------------------- */
+
+static bool keep(struct stage_plan *plan, const struct stage_value *values, char unused[STAGE_TEXT]) {
+  (void)unused;
+  (void)values;
+  plan->output = plan->input;
+  return true;
+}
+
+static int enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream) {
+  (void)plan;
+  return (int)cudaMemcpyAsync(call->output, call->input, WIDTH, cudaMemcpyDeviceToDevice, stream);
+}
+
+static const struct stage_descriptor sample = {.name = "affine", .prepare = keep, .enqueue = enqueue};
+
+static void make_resident(unsigned slots) {
+  launches = deaf = 0;
+  options.resident = true;
+  options.linger_ns = 1000;
+  make_program(slots, &sample, 0);
+  ck_assert_msg(gpu_program_warm_up(program, &problem), "%s", problem.text);
+}
+
+START_TEST(one_kernel_takes_many_frames) {
+  make_resident(3);
+  fake_set_polling(false);
+  for (unsigned slot = 0; slot < 3; slot++) {
+    inputs[slot][1] = (unsigned char)(10 * slot);
+    ck_assert(submit(slot, slot, false));
+    ck_assert_int_eq(gpu_ask(program, slot, &problem), GPU_PENDING);
+  }
+  ck_assert_uint_eq(launches, 1);
+  fake_run_all();
+  for (unsigned slot = 0; slot < 3; slot++) {
+    struct gpu_times times;
+    ck_assert_int_eq(gpu_told(program, slot), GPU_DONE);
+    ck_assert_int_eq(gpu_ask(program, slot, &problem), GPU_DONE);
+    ck_assert_uint_eq(outputs[slot][1], 10 * slot + 1);
+    ck_assert(!gpu_times(program, slot, &times));
+  }
+  ck_assert_uint_eq(launches, 1);
+  ck_assert_uint_eq(wakes, 0);
+}
+END_TEST
+
+/* What a kernel leaves without having heard, the next one hears: asking sends it. */
+START_TEST(a_kernel_that_leaves_loses_no_frame) {
+  make_resident(1);
+  fake_set_polling(false);
+  deaf = 3;
+  ck_assert(submit(0, 0, false));
+  for (unsigned i = 1; i <= 4; i++) {
+    ck_assert_uint_eq(launches, i);
+    ck_assert_int_eq(gpu_ask(program, 0, &problem), GPU_PENDING);
+    fake_run_all();
+    ck_assert_int_eq(gpu_told(program, 0), i == 4 ? GPU_DONE : GPU_PENDING);
+    ck_assert_int_eq(gpu_ask(program, 0, &problem), i == 4 ? GPU_DONE : GPU_PENDING);
+  }
+  ck_assert(submit(0, 1, false)); /* nobody is there */
+  ck_assert_uint_eq(launches, 5);
+}
+END_TEST
+
+/* A lane that sleeps is woken when its frame is done, also where the kernel that was there went without it. */
+START_TEST(an_armed_frame_wakes_when_it_is_done) {
+  make_resident(2);
+  fake_set_polling(false);
+  deaf = _i ? 1 : 0;
+  unsigned before = fake_host_functions();
+  ck_assert(submit(0, 0, false));
+  ck_assert(gpu_arm(program, 0, &problem));
+  ck_assert(gpu_arm(program, 0, &problem));
+  ck_assert_uint_eq(fake_host_functions() - before, 1);
+  ck_assert_int_eq(gpu_ask(program, 0, &problem), GPU_PENDING);
+  fake_run_all();
+  ck_assert_uint_eq(wakes, 1);
+  ck_assert_int_eq(gpu_told(program, 0), GPU_DONE);
+}
+END_TEST
+
+/* A lane at random. */
+START_TEST(every_frame_is_done_in_its_slot) {
+  enum { SLOTS = 4, FRAMES = 2000 };
+  make_resident(SLOTS);
+  fake_set_seed(seed = (unsigned)_i + 1);
+  for (unsigned frame = 0, oldest = 0; oldest < FRAMES;) {
+    unsigned choice = (unsigned)rand_r(&seed) % 8;
+    if (choice < 4 && frame < FRAMES && frame - oldest < SLOTS) {
+      inputs[frame % SLOTS][0] = (unsigned char)frame;
+      ck_assert(submit(frame % SLOTS, frame, choice == 0 && _i % 2));
+      frame++;
+    } else if (frame > oldest) {
+      ck_assert(choice != 7 || gpu_arm(program, oldest % SLOTS, &problem));
+      enum gpu_progress progress = gpu_ask(program, oldest % SLOTS, &problem);
+      ck_assert_int_ne(progress, GPU_DEAD);
+      ck_assert(progress == GPU_PENDING || outputs[oldest % SLOTS][0] == (unsigned char)(oldest + 1) || _i % 2);
+      oldest += progress == GPU_DONE;
+    }
+    deaf = deaf > 0 ? deaf : (unsigned)rand_r(&seed) % 3;
+  }
+  ck_assert_uint_lt(launches, FRAMES);
+}
+END_TEST
+
+/* Whatever fails, the device is dead and asks for nothing more; what it has broken is found by asking. */
+START_TEST(a_broken_device_is_found) {
+  make_resident(1);
+  fake_set_polling(false);
+  fake_fail(0, cudaErrorLaunchFailure, true);
+  bool submitted = _i == 0 || submit(0, 0, false);
+  ck_assert(submitted == (_i == 0));
+  if (submitted) {
+    fake_heal();
+    ck_assert(submit(0, 0, false));
+    fake_die(cudaErrorIllegalAddress);
+  }
+  enum gpu_progress progress = GPU_PENDING;
+  for (unsigned i = 0; i < MAX_TRIES && progress == GPU_PENDING; i++) {
+    progress = gpu_ask(program, 0, &problem);
+  }
+  ck_assert_int_eq(progress, GPU_DEAD);
+  ck_assert(gpu_device_is_dead(device, NULL));
+  ck_assert(!gpu_arm(program, 0, &problem));
+}
+END_TEST
+
+/* Nothing of it is left, also where any call fails in between. */
+START_TEST(it_is_opened_and_closed_cleanly) {
+  bool over = false;
+  for (unsigned tries = 0; !over; tries++) {
+    unsigned alive = fake_alive();
+    options.resident = true;
+    make_program(2, &sample, 0);
+    fake_fail(tries, cudaErrorInvalidValue, false);
+    bool ready = gpu_program_warm_up(program, &problem);
+    over = fake_heal();
+    ck_assert(ready == over || gpu_device_is_dead(device, NULL));
+    bool dead = gpu_device_is_dead(device, NULL);
+    program = gpu_program_free(program);
+    chain = gpu_chain_free(chain);
+    ck_assert(dead || fake_alive() == alive);
+    tear_down();
+    set_up();
+  }
+}
+END_TEST
+
+START_TEST(what_cannot_stay_is_refused) {
+  static const char *const texts[] = {"stages[0] (plus_one)", "frames of 65537 bytes", "cannot read the host's memory"};
+  struct frame_format format = format_tensor(ELEMENT_UINT8, (uint64_t[]){65537}, 1);
+  struct gpu_stage_request request = {.stage = &sample};
+  tear_down();
+  fake_set_blind(_i == 2);
+  device = cuda_open(0, NULL, &problem);
+  options.resident = true;
+  if (_i == 1) {
+    chain = gpu_chain_new(&format, &request, 1, &problem);
+    ck_assert(!gpu_chain_resides(chain, &problem));
+  } else {
+    make_program(1, _i == 0 ? &plus_one : &sample, 0);
+    ck_assert(!gpu_program_warm_up(program, &problem));
+  }
+  ck_assert_ptr_nonnull(strstr(problem.text, texts[_i]));
+  ck_assert_ptr_nonnull(strstr(problem.remedy, "completion: spin"));
+}
+END_TEST
+
+/* Frames of a graph in which kernels copy, without times and without being told of, need no event. */
+START_TEST(replayed_frames_answer) {
+  options.graph = GPU_GRAPH_ON;
+  options.copy = GPU_COPY_KERNEL;
+  options.timed_one_in = GPU_TIMED_NEVER;
+  make_program(2, &plus_one, 0);
+  ck_assert_msg(gpu_program_warm_up(program, &problem), "%s", problem.text);
+  fake_set_polling(false);
+  unsigned records = fake_records();
+  for (unsigned frame = 0; frame < 4; frame++) {
+    inputs[frame % 2][1] = (unsigned char)(10 * frame);
+    ck_assert(submit(frame % 2, frame, false));
+    ck_assert_int_eq(gpu_ask(program, frame % 2, &problem), GPU_PENDING);
+    ck_assert(frame != 3 || gpu_arm(program, frame % 2, &problem));
+    fake_run_all();
+    ck_assert_int_eq(gpu_told(program, frame % 2), GPU_DONE);
+    ck_assert_uint_eq(outputs[frame % 2][1], 10 * frame + 1);
+  }
+  ck_assert_uint_eq(fake_records(), records);
+  ck_assert_uint_eq(wakes, 1);
+  ck_assert(submit(0, 4, false));
+  fake_die(cudaErrorIllegalAddress);
+  enum gpu_progress progress = GPU_PENDING;
+  for (unsigned i = 0; i < MAX_TRIES && progress == GPU_PENDING; i++) {
+    progress = gpu_ask(program, 0, &problem);
+  }
+  ck_assert_int_eq(progress, GPU_DEAD);
+}
+END_TEST
+
+Suite *board_suite(void);
+Suite *board_suite(void) {
+  Suite *suite = suite_create("board");
+  TCase *group = tcase_create("fake");
+  tcase_add_checked_fixture(group, set_up, tear_down);
+  tcase_set_timeout(group, 120);
+  tcase_add_test(group, one_kernel_takes_many_frames);
+  tcase_add_test(group, a_kernel_that_leaves_loses_no_frame);
+  tcase_add_loop_test(group, an_armed_frame_wakes_when_it_is_done, 0, 2);
+  tcase_add_loop_test(group, every_frame_is_done_in_its_slot, 0, 6);
+  tcase_add_loop_test(group, a_broken_device_is_found, 0, 2);
+  tcase_add_test(group, it_is_opened_and_closed_cleanly);
+  tcase_add_test(group, replayed_frames_answer);
+  tcase_add_loop_test(group, what_cannot_stay_is_refused, 0, 3);
+  suite_add_tcase(suite, group);
+  return suite;
+}
