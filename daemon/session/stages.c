@@ -126,8 +126,8 @@ static bool learn(struct session *session, struct session_stages *stages, struct
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
   char name[96];
   snprintf(name, sizeof name, "framed:%s:trial", session->setup.config->name);
-  bool learnt = arena_make(&inputs, name, arena_bytes(flow->input_bytes, flow->ring.count), device, failure) &&
-                arena_make(&outputs, name, arena_bytes(flow->output_bytes, flow->ring.count), device, failure);
+  bool learnt = arena_make(&inputs, name, flow->input_bytes, flow->ring.count, device, failure) &&
+                arena_make(&outputs, name, flow->output_bytes, flow->ring.count, device, failure);
   for (unsigned i = 0; i < flow->ring.count && learnt; i++) {
     buffers[i] = (struct gpu_buffers){.input = inputs.base + i * arena_stride(flow->input_bytes),
                                       .output = outputs.base + i * arena_stride(flow->output_bytes)};
