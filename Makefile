@@ -50,10 +50,11 @@ testing  := -DFRAMED_FAULTS -DFRAMED_CHECK
 
 flags_release  := -O3 $(hardening)
 flags_check    := -O1 $(testing) $(hardening)
-flags_asan     := -O2 $(testing) -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-flags_tsan     := -O2 $(testing) -fsanitize=thread -Wno-tsan -fno-omit-frame-pointer
+# Sanitizers take compilers twice as long with more optimisation, and need no more to say where something was than lines.
+flags_asan     := -O1 -g1 $(testing) -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+flags_tsan     := -O1 -g1 $(testing) -fsanitize=thread -Wno-tsan -fno-omit-frame-pointer
 flags_coverage := -O0 $(testing) --coverage -fprofile-update=atomic
-flags_fuzz     := -O2 $(testing) -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
+flags_fuzz     := -O1 -g1 $(testing) -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
                   -fno-omit-frame-pointer
 flags_calls    := -O1 -fno-inline
 ifeq ($(VARIANT),fuzz)
@@ -193,6 +194,9 @@ $(out)/flags: FORCE
 # The loops of the stages are tested as they are shipped: vectorised. Where their lines are counted, they take twenty
 # times as long without optimisation, and frames seconds.
 stages_check    := -O3
+stages_asan     := -O2
+stages_tsan     := -O2
+stages_fuzz     := -O2
 stages_coverage := -O2
 $(out)/obj/gpu/stages/%.c.o: private flags += $(stages_$(VARIANT))
 
@@ -233,7 +237,7 @@ $(gpu_tests):
 unit_dirs := $(notdir $(patsubst %/,%,$(wildcard tests/unit/*/)))
 unit_programs := $(patsubst %,$(unit_folder)/unit-%,$(unit_dirs))
 # The CUDA backend against a fake runtime, which its header finds before the real one.
-unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c joint.c open.c backend.c warm_up.c chain.c kept.c format.c cpu/cpu.c cpu/program.c cpu/frames.c cpu/host.c cpu/slow.c cpu/pool.c))
+unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c open.c backend.c warm_up.c joint.c chain.c kept.c format.c cpu/cpu.c cpu/program.c cpu/frames.c cpu/host.c cpu/slow.c cpu/pool.c))
 $(out)/obj/tests/unit/cuda/%.o: private flags += -Itests/unit/cuda/fake
 unit_layers_config := $(config_objects)
 # Tests of the daemon's rooms link what they use out of one archive, and may bring their own in place of anything in it.
@@ -287,13 +291,15 @@ $(fail_call): $(wildcard tests/injection/*.c tests/injection/*.h) $(out)/flags
 
 unit-programs: $(unit_programs) $(gpu_tests) $(run_stage) $(drive_client) $(fail_call)
 
+# A program with other threads waits at its end for what they do meanwhile: a second, if it is not told otherwise.
+unit_tsan := TSAN_OPTIONS=atexit_sleep_ms=20
 # What a stage computes is the same in all threads: how frames come to them, TSan sees in the other programs. And what passes
 # with ASan need not pass the same once more without.
 unit_runs := $(unit_programs:%=run-%) $(if $(filter tsan check,$(VARIANT)),,run-parity)
 .PHONY: $(unit_runs)
 unit: $(unit_runs) ## runs the unit tests of VARIANT (best with VARIANT=check, asan or tsan), with -j side by side
 $(unit_programs:%=run-%): run-%: %
-	@echo "== $<"; $<
+	@echo "== $<"; $(unit_$(VARIANT)) $<
 run-parity: $(unit_folder)/gpu-parity
 	@echo "== $<"; $< --cpu --small; $< --cpu --small --split
 
@@ -302,7 +308,7 @@ slow_asan := 3
 slow_tsan := 6
 slow_coverage := 2
 e2e: programs $(run_stage) $(drive_client) $(fail_call) ## runs the end-to-end tests with the programs of VARIANT; PYTEST='-k raw' chooses
-	@PYTHONDONTWRITEBYTECODE=1 FRAMED_SLOW=$${FRAMED_SLOW:-$(or $(slow_$(VARIANT)),1)} \
+	@PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache FRAMED_SLOW=$${FRAMED_SLOW:-$(or $(slow_$(VARIANT)),1)} \
 	 FRAMED_BINARY=$(CURDIR)/$(bin)/framed FRAMECTL=$(CURDIR)/$(bin)/framectl \
 	 FRAMEBENCH=$(CURDIR)/$(bin)/framebench \
 	 FRAMED_RUN_STAGE=$(CURDIR)/$(run_stage) \

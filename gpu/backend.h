@@ -23,6 +23,7 @@ enum { GPU_ALIGNMENT = 256, GPU_NAME = 128 };
 struct gpu_backend {
   const char *name;
   void (*close)(struct gpu_device *device);
+  int (*node)(const struct gpu_device *device, unsigned slot); /* NULL: that of the device */
   bool (*memory)(const struct gpu_device *device, size_t *available, size_t *total);
   bool (*anchor)(struct gpu_device *device, struct gpu_error *error);
   bool (*pin)(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error);

@@ -28,7 +28,9 @@ const char *gpu_device_name(const struct gpu_device *device) { return device->na
 
 const char *gpu_device_address(const struct gpu_device *device) { return device->address; }
 
-int gpu_node(const struct gpu_device *device) { return device->node; }
+int gpu_node(const struct gpu_device *device, unsigned slot) {
+  return device->backend->node ? device->backend->node(device, slot) : device->node;
+}
 
 unsigned gpu_kernels_at_once(const struct gpu_device *device) { return device->workers > 0 ? device->workers : 1; }
 

@@ -91,9 +91,9 @@ const char *gpu_backend_name(const struct gpu_device *device); /* "cuda" or "cpu
 const char *gpu_device_name(const struct gpu_device *device);  /* "NVIDIA H200", or the processor's name */
 /* Of PCI, as "0000:18:00.0"; "" for the CPU backend. */
 const char *gpu_device_address(const struct gpu_device *device);
-/* The NUMA node whose memory is nearest to the device, or GPU_NO_NODE where the kernel names none and for the CPU backend,
- * whose workers run anywhere. */
-int gpu_node(const struct gpu_device *device);
+/* The NUMA node whose memory is nearest to the device, of joined ones to that of the slot, or GPU_NO_NODE where the kernel
+ * names none and for the CPU backend, whose workers run anywhere. */
+int gpu_node(const struct gpu_device *device, unsigned slot);
 /* For how many slots the device runs stages at once: 1 for a GPU, whose kernels take all of it, else the number of workers. */
 unsigned gpu_kernels_at_once(const struct gpu_device *device);
 /* Free and total memory of the device in bytes; of the host for the CPU backend. */

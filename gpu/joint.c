@@ -123,7 +123,7 @@ void joint_take_choices(struct gpu_program *program, const struct gpu_program *f
 static bool warm_up(struct gpu_program *base, struct gpu_error *error) {
   struct joint_program *program = (struct joint_program *)base;
   const struct gpu_program *first = program->members[0];
-  for (unsigned i = 0; i < program->count && program->members[i]; i++) {
+  for (unsigned i = 0; i < program->count && i < base->slot_count; i++) {
     if (i > 0) {
       joint_choose_alike(program->members[i], first);
     }
@@ -146,9 +146,15 @@ static void unpin(struct gpu_device *device, void *base, size_t bytes) {
   gpu_unpin(((struct joint_device *)device)->members[0], base, bytes);
 }
 
+static int node(const struct gpu_device *base, unsigned slot) {
+  const struct joint_device *device = (const struct joint_device *)base;
+  return device->members[slot % device->count]->node;
+}
+
 static void close_device(struct gpu_device *device) { free(device); }
 
 static const struct gpu_backend joint_backend = {
+    .node = node,
     .program_new = program_new,
     .warm_up = warm_up,
     .program_free = program_free,

@@ -12,6 +12,7 @@ for name in check asan tsan; do
   step "build of the $name variant" variant "$name" -j2 programs unit-programs
 done
 step "build of the fuzz targets" variant fuzz -j2 fuzz-programs
+step "what end-to-end tests there are" variant check e2e PYTEST=--collect-only
 step "installation" tests/install.sh || true
 step "the unit's sandbox" tests/gpu/sandbox.sh cpu || true
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What `make quick` runs, for whoever works on it: the build, the unit tests with and without ASan, and each end-to-end test once.
+# What `make quick` runs, for whoever works on it: the build, the unit tests with and without ASan, and each end-to-end test with some of its sets of parameters.
 cd "$(dirname "$0")/.."
 # shellcheck source=tests/steps.sh
 . tests/steps.sh quick
@@ -9,13 +9,16 @@ left_out "and what only 'make check' runs"
 step "release build" make --no-print-directory -j2 programs
 step "build of the check variant" variant check -j2 programs unit-programs
 step "build of the unit tests with ASan" variant asan -j2 unit-programs
+step "what end-to-end tests there are" variant check e2e PYTEST=--collect-only
 
 unit_tests() {
   step "unit tests" variant check -j3 -k --output-sync=target unit || true
   step "unit tests with ASan" variant asan -j3 -k --output-sync=target unit || true
 }
 end_to_end_tests() {
-  FRAMED_SLOW=2 step "end-to-end tests" end_to_end check 6 '-m "not (slow or measures)"' "slow, or measures" || true
+  # Of tests with many sets of parameters some will do here.
+  FRAMED_SLOW=2 step "end-to-end tests" end_to_end check 6 '--one-in 3 -m "not (slow or measures)"' \
+    "slow, measures, or another set of parameters" || true
 }
 beside unit_tests end_to_end_tests
 again

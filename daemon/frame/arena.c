@@ -44,25 +44,6 @@ static bool create(struct arena *arena, const char *name, struct failure *failur
 }
 
 /*
- * Has the pages that are yet to come taken from a node, as long as it has some. The kernel keeps this with the memory and not
- * with the mapping, so it also holds for pages that come anew where a client has punched holes, and for the process after
- * this one. Where there is one node, or a filter of system calls refuses, pages come from wherever they come.
- */
-static void arena_place(const struct arena *arena, int node) {
-  unsigned long nodes[MOST_NODES / WORD] = {0};
-  if (node < 0 || node >= MOST_NODES) {
-    return;
-  }
-  void *base = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
-  if (base == MAP_FAILED) {
-    return; /* as map() is going to say */
-  }
-  nodes[(size_t)node / WORD] = 1UL << (size_t)node % WORD;
-  (void)syscall(SYS_mbind, base, arena->bytes, MPOL_PREFERRED, nodes, MOST_NODES + 1UL, 0U);
-  munmap(base, arena->bytes);
-}
-
-/*
  * Memory that may have huge pages begins where one can lie. They save sockets and devices the walk through 512 small ones each.
  */
 static void *map_shared(int fd, size_t bytes) {
@@ -85,6 +66,23 @@ static void *map_shared(int fd, size_t bytes) {
   }
   munmap(base + whole, HUGE_PAGE - before);
   return base;
+}
+
+/*
+ * Has the pages of each slot that are yet to come taken from the node of its device, as long as that has some. The kernel keeps
+ * this with the memory, so it also holds for pages that come anew where a client has punched holes. Where there is one node, or
+ * a filter of system calls refuses, pages come from wherever they come.
+ */
+static void arena_place(const struct arena *arena, unsigned slots, const struct gpu_device *device) {
+  const size_t stride = arena->bytes / slots;
+  for (unsigned slot = 0; device && slot < slots; slot++) {
+    const int node = gpu_node(device, slot);
+    if (node >= 0 && node < MOST_NODES) {
+      unsigned long nodes[MOST_NODES / WORD] = {0};
+      nodes[(size_t)node / WORD] = 1UL << (size_t)node % WORD;
+      (void)syscall(SYS_mbind, arena->base + slot * stride, stride, MPOL_PREFERRED, nodes, MOST_NODES + 1UL, 0U);
+    }
+  }
 }
 
 /* A small page each, then the kernel is asked to make them huge: a tenth of the time that all small ones would take. Where
@@ -113,13 +111,15 @@ static bool arena_receive(const struct arena *arena, const char *name, struct fa
   return true;
 }
 
-static bool map(struct arena *arena, const char *name, bool is_new, struct failure *failure) {
+static bool map(struct arena *arena, const char *name, unsigned slots, const struct gpu_device *device, bool is_new,
+                struct failure *failure) {
   void *base = map_shared(arena->fd, arena->bytes);
   if (base == MAP_FAILED) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, "use fewer slots or clients, or smaller frames",
                        "cannot map %zu bytes for '%s': %s", arena->bytes, name, strerror(errno));
   }
   arena->base = base;
+  arena_place(arena, slots, device);
   if (is_new) {
     make_huge(arena);
   }
@@ -139,14 +139,12 @@ static bool pin(struct arena *arena, const char *name, struct gpu_device *device
   return true;
 }
 
-bool arena_make(struct arena *arena, const char *name, size_t bytes, struct gpu_device *device, struct failure *failure) {
+bool arena_make(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, struct gpu_device *device,
+                struct failure *failure) {
   *arena = ARENA_NONE;
-  arena->bytes = bytes;
-  bool made = create(arena, name, failure);
-  if (made && device) {
-    arena_place(arena, gpu_node(device));
-  }
-  made = made && map(arena, name, true, failure) && pin(arena, name, device, failure);
+  arena->bytes = arena_bytes(frame_bytes, slots);
+  bool made =
+      create(arena, name, failure) && map(arena, name, slots, device, true, failure) && pin(arena, name, device, failure);
   if (!made) {
     arena_drop(arena);
   }
@@ -161,10 +159,11 @@ static bool is_sealed(const struct arena *arena, const char *name, struct failur
                              name, arena->bytes);
 }
 
-bool arena_adopt(struct arena *arena, const char *name, size_t bytes, int fd, struct gpu_device *device,
+bool arena_adopt(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, int fd, struct gpu_device *device,
                  struct failure *failure) {
-  *arena = (struct arena){.fd = fd, .bytes = bytes};
-  bool adopted = is_sealed(arena, name, failure) && map(arena, name, false, failure) && pin(arena, name, device, failure);
+  *arena = (struct arena){.fd = fd, .bytes = arena_bytes(frame_bytes, slots)};
+  bool adopted =
+      is_sealed(arena, name, failure) && map(arena, name, slots, device, false, failure) && pin(arena, name, device, failure);
   if (!adopted) {
     arena_drop(arena);
   }

@@ -1,8 +1,8 @@
 /*
  * An arena: a sealed memfd, mapped, filled with pages and registered with the device, in which the inputs or the
  * outputs of one session's slots lie. Sealed against shrinking and growing, so that nothing can make an access to it
- * fault. Its pages come from the device's NUMA node where there is one, and are huge where the kernel has such. Made and freed
- * on set-up threads only.
+ * fault. A slot's pages come from the NUMA node of its device where there is one, and are huge where the kernel has such. Made
+ * and freed on set-up threads only.
  */
 #ifndef FRAMED_FRAME_ARENA_H
 #define FRAMED_FRAME_ARENA_H
@@ -24,10 +24,11 @@ size_t arena_stride(size_t frame_bytes);
 /* Bytes of an arena of `slots` slots. */
 size_t arena_bytes(size_t frame_bytes, unsigned slots);
 
-/* `device` NULL: memory that no device gets to see. */
-bool arena_make(struct arena *arena, const char *name, size_t bytes, struct gpu_device *device, struct failure *failure);
+/* Of `slots` slots. `device` NULL: memory that no device gets to see. */
+bool arena_make(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, struct gpu_device *device,
+                struct failure *failure);
 /* The same in memory that another process image made: `fd` is taken over, and must be sealed and of that size. */
-bool arena_adopt(struct arena *arena, const char *name, size_t bytes, int fd, struct gpu_device *device,
+bool arena_adopt(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, int fd, struct gpu_device *device,
                  struct failure *failure);
 /* Another descriptor of the memory, for somebody else, with an access of its own (O_RDONLY, O_RDWR). -1 if there is none. */
 int arena_open(const struct arena *arena, int access, struct failure *failure);

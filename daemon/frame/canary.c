@@ -152,7 +152,7 @@ static bool canary_make_program(struct canary *canary, struct failure *failure) 
   char name[64];
   struct gpu_error error = {0};
   snprintf(name, sizeof name, "framed:canary.%u", canary->setup.number);
-  if (!arena_make(&canary->memory, name, arena_bytes(SIZE, 2), canary->setup.device, failure)) {
+  if (!arena_make(&canary->memory, name, SIZE, 2, canary->setup.device, failure)) {
     return false;
   }
   canary->input = canary->memory.base;

@@ -29,6 +29,8 @@ static double frames_a_run(const struct diagnosis_figures *figures) {
   return has_batches(figures) && figures->model.batched > 1 ? figures->model.batched : 1;
 }
 
+unsigned advice_more_slots(const struct diagnosis_figures *figures) { return (figures->slots + 1) * figures->devices; }
+
 double advice_model_share(const struct diagnosis_figures *figures) {
   double own = figures->step[STEP_MODEL] / frames_a_run(figures), all = figures->step[STEP_KERNEL];
   return own < all ? own / all : all > 0;
@@ -79,7 +81,7 @@ static void advise_larger_batch(const struct diagnosis_model *model, struct diag
 /* Whether batches could have more frames if there were more slots, whatever else these would win. */
 static bool lacks_slots(const struct diagnosis_figures *figures) {
   const struct diagnosis_model *model = &figures->model;
-  return has_batches(figures) && !is_full(figures) && figures->slots < DIAGNOSIS_MOST_SLOTS &&
+  return has_batches(figures) && !is_full(figures) && advice_more_slots(figures) <= DIAGNOSIS_MOST_SLOTS &&
          model->users < (model->instances + 1) * model->most;
 }
 
@@ -98,7 +100,7 @@ static bool advise_form(const struct diagnosis_figures *figures, struct diagnosi
   } else if (lacks_slots(figures)) {
     advise(diagnosis, IMPROVE_SLOTS, 1,
            "another slot (slots: %u) for larger batches: of the %u frames that they may have, they have %.1f",
-           figures->slots + 1, model->most, model->batched);
+           advice_more_slots(figures), model->most, model->batched);
   } else if (could_batch_more(figures)) {
     advise_larger_batch(model, diagnosis);
   } else if (model->is_single) {

@@ -8,6 +8,9 @@
 __attribute__((format(printf, 4, 5))) void advise(struct diagnosis *diagnosis, enum improvement improvement, double gain,
                                                   const char *format, ...);
 
+/* The slots of a session with one more on each of its devices. */
+unsigned advice_more_slots(const struct diagnosis_figures *figures);
+
 /* Of the time that the stages take for a frame, the share of its model: of a batch, the frame's part. */
 double advice_model_share(const struct diagnosis_figures *figures);
 /* Whether all instances compute all the time: more frames on the device would only wait for them. */

@@ -254,7 +254,7 @@ static double gain_of(const struct overlap_work *now, unsigned slots, double tur
 static bool advise_configuration(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   const struct overlap_work *work = &diagnosis->work;
   unsigned sessions = sessions_of(figures);
-  bool has_room = figures->slots < DIAGNOSIS_MOST_SLOTS && work->slots + sessions <= OVERLAP_MAX_SLOTS;
+  bool has_room = advice_more_slots(figures) <= DIAGNOSIS_MOST_SLOTS && work->slots + sessions <= OVERLAP_MAX_SLOTS;
   double slot = has_room ? gain_of(work, work->slots + sessions, work->turnaround) : 1;
   double saved = figures->spins ? 0 : larger(0, smaller(work->turnaround, figures->notice) - SPIN_WAKE_US);
   double spin = gain_of(work, work->slots, work->turnaround - saved);
@@ -262,7 +262,8 @@ static bool advise_configuration(const struct diagnosis_figures *figures, struct
     return false;
   }
   if (slot >= spin) {
-    advise(diagnosis, IMPROVE_SLOTS, slot, "another slot (slots: %u): %.2f times as many frames", figures->slots + 1, slot);
+    advise(diagnosis, IMPROVE_SLOTS, slot, "another slot (slots: %u): %.2f times as many frames", advice_more_slots(figures),
+           slot);
   } else {
     advise(diagnosis, IMPROVE_SPIN, spin, "completion: spin, which keeps a core busy: %.2f times as many frames", spin);
   }
@@ -305,7 +306,8 @@ static bool advise_missed(const struct diagnosis_figures *figures, struct diagno
 
 /* Frames a second. */
 static double pace_of(const struct diagnosis_figures *figures) {
-  return figures->in_fps > 0 ? figures->in_fps : figures->frames / figures->seconds;
+  double fps = figures->in_fps > 0 ? figures->in_fps : figures->frames / figures->seconds;
+  return fps * figures->devices;
 }
 
 static void advise_outside(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
@@ -396,9 +398,26 @@ static void find_overlap(const struct diagnosis_figures *figures, const struct o
   }
 }
 
-void diagnose(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+static unsigned share(unsigned count, unsigned devices) { return (count + devices - 1) / devices; }
+
+/* Of several devices each has its part of the slots and frames, and of the time of the host. */
+static struct diagnosis_figures of_one_device(const struct diagnosis_figures *figures) {
+  const unsigned devices = figures->devices > 0 ? figures->devices : 1;
+  struct diagnosis_figures one = *figures;
+  one.devices = devices;
+  one.slots = share(figures->slots, devices);
+  one.depth = share(figures->depth, devices);
+  one.frames /= devices;
+  one.dropped /= devices;
+  one.in_fps /= devices;
+  one.model.users = share(figures->model.users, devices);
+  one.model.runs /= devices;
+  return one;
+}
+
+static void diagnose_one(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   const struct overlap_work measured = measured_work(figures);
-  *diagnosis = (struct diagnosis){.work = diagnosis_work(figures)};
+  *diagnosis = (struct diagnosis){.work = diagnosis_work(figures), .devices = figures->devices};
   diagnosis->bound_by = find_bound(figures, &diagnosis->work);
   heed_pace(figures, diagnosis->bound_by, &diagnosis->work);
   if (diagnosis->bound_by == BOUND_KERNEL && figures->model.instances > 0 && advice_model_share(figures) > MOST_OF_IT) {
@@ -407,4 +426,9 @@ void diagnose(const struct diagnosis_figures *figures, struct diagnosis *diagnos
   check_alone(&diagnosis->work);
   find_overlap(figures, &measured, diagnosis);
   find_advice(figures, diagnosis);
+}
+
+void diagnose(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+  const struct diagnosis_figures one = of_one_device(figures);
+  diagnose_one(&one, diagnosis);
 }

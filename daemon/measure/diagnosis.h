@@ -94,7 +94,8 @@ struct diagnosis_figures {
   double notice;            /* us until the lane takes notice of a frame, as a rule (the mean has the wait for those before) */
   unsigned slots, sessions; /* slots of each session; sessions: 0 counts as 1 */
   unsigned depth;           /* of these slots, how many may be past READY; 0 counts as all */
-  unsigned kernels;         /* at once */
+  unsigned kernels;         /* at once, on one device */
+  unsigned devices;         /* among which the slots of a session are divided; 0 counts as 1 */
   double lane_share;        /* share of its time in which the lane works; 0 or less: unknown */
   double host_share;        /* of the lane's time that other pipelines leave, its share for this one; 0: as lane_share */
   double engine_share[OVERLAP_ENGINES]; /* share of its time for which an engine worked, for whatever pipeline; 0: unknown */
@@ -120,7 +121,8 @@ struct diagnosis {
   enum bound bound_by;
   enum improvement improve;
   double gain;                   /* with the change, frames a second would be this many times as many; 1: nothing is foretold */
-  struct overlap_work work;      /* microseconds, slots and turnaround of the model that says so */
+  struct overlap_work work;      /* microseconds, slots and turnaround of the model that says so: of one device, */
+  unsigned devices;              /* of so many */
   char advice[DIAGNOSIS_ADVICE]; /* one sentence, without a full stop */
 };
 

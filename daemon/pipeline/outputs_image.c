@@ -32,7 +32,7 @@ static bool take_control(const struct outputs *outputs, struct reader_entry *pla
   struct failure failure;
   char text[96];
   snprintf(text, sizeof text, "framed:%s.reader:control", outputs->config->name);
-  return arena_adopt(&place->control, text, NATIVE_CONTROL, fd, NULL, &failure) &&
+  return arena_adopt(&place->control, text, NATIVE_CONTROL, 1, fd, NULL, &failure) &&
          reader_share(place->reader, (struct native_control *)place->control.base, 0) &&
          reader_adopt_loans(place->reader, left);
 }

@@ -47,7 +47,7 @@ static bool may_share(const struct outputs *outputs, const struct client *client
 static int make_control(const struct outputs *outputs, struct reader_entry *place, unsigned memory, struct failure *failure) {
   char name[96];
   snprintf(name, sizeof name, "framed:%s.reader:control", outputs->config->name);
-  if (!arena_make(&place->control, name, NATIVE_CONTROL, NULL, failure)) {
+  if (!arena_make(&place->control, name, NATIVE_CONTROL, 1, NULL, failure)) {
     return -1;
   }
   int fd = arena_open(&place->control, O_RDWR, failure);

@@ -1,11 +1,11 @@
 /*
- * What the files of a pipeline share. engine.c and engine_devices.c are what pipelines run on. inputs.c (their life and what
- * they are told), inputs_events.c (what their sessions tell), inputs_file.c (producers that are files), inputs_admit.c (how
- * producers that connect get their seats) and inputs_image.c (how inputs are handed over) are its source side; outputs.c (their
- * life, FIFOs), outputs_files.c (regular files), outputs_readers.c (readers that connect) and outputs_image.c (how outputs are
- * handed over) its sink side. Of the pipeline itself snapshot.c reads what can be known, watch.c follows what goes wrong,
- * states.c says which event leads where, image.c hands it over, run.c is what it does while it runs, restage.c has it go on
- * with other stages, and pipeline.c takes and gives back what it needs. Each uses those before it.
+ * What the files of a pipeline share. engine.c, engine_devices.c and engine_places.c are what pipelines run on. inputs.c (their
+ * life and what they are told), inputs_events.c (what their sessions tell), inputs_file.c (producers that are files),
+ * inputs_admit.c (how producers that connect get their seats) and inputs_image.c (how inputs are handed over) are its source
+ * side; outputs.c (their life, FIFOs), outputs_files.c (regular files), outputs_readers.c (readers that connect) and
+ * outputs_image.c (how outputs are handed over) its sink side. Of the pipeline itself snapshot.c reads what can be known,
+ * watch.c follows what goes wrong, states.c says which event leads where, image.c hands it over, run.c is what it does while it
+ * runs, restage.c has it go on with other stages, and pipeline.c takes and gives back what it needs. Each uses those before it.
  */
 #ifndef FRAMED_PIPELINE_PRIVATE_H
 #define FRAMED_PIPELINE_PRIVATE_H
@@ -60,6 +60,10 @@ struct engine {
 bool engine_open_devices(struct engine *engine, const struct config *config, const struct engine *left,
                          const struct engine_broken *broken, struct failure *failure);
 void engine_close_devices(struct engine *engine);
+struct opened *engine_find_opened(const struct engine *engine, unsigned index); /* NULL: it was not opened */
+/* Devices that the pipeline names, and those that are left out, of which one may still be open: a bit for each. */
+uint64_t engine_named_by(const struct engine *engine, const struct config_pipeline *config);
+uint64_t engine_left_out(const struct engine *engine);
 
 /* == the source side ================================================================================================ */
 

@@ -386,6 +386,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .depth = flow_depth(config->overload, config->slots, config->deadline_ns > 0),
       .sessions = snapshot->sessions,
       .kernels = gpu_kernels_at_once(device),
+      .devices = engine_place_turns(&pipeline->places[0]),
       .host_share = spins ? 0 : meter_host_share(now, before),
       .lane_share = spins ? meter_worked_share(now, before) : meter_lane_share(now, before),
       .engine_share = {engine_share(now, before, OVERLAP_H2D, 1),

@@ -24,7 +24,7 @@ static bool make_program(struct single *single, struct failure *failure) {
   format_bytes(gpu_chain_input(single->chain), &single->input_bytes);
   format_bytes(gpu_chain_output(single->chain), &single->output_bytes);
   size_t stride = arena_stride(single->input_bytes);
-  if (!arena_make(&single->memory, "framed:try", stride + arena_stride(single->output_bytes), single->device, failure)) {
+  if (!arena_make(&single->memory, "framed:try", stride + arena_stride(single->output_bytes), 1, single->device, failure)) {
     return false;
   }
   single->input = single->memory.base;

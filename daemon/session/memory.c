@@ -26,10 +26,10 @@ static void wake_from_sink(void *context) {
 }
 
 /* An arena that has a descriptor comes from a process before this one. */
-static bool take_arena(struct arena *arena, const char *name, size_t bytes, struct gpu_device *device,
+static bool take_arena(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, struct gpu_device *device,
                        struct failure *failure) {
-  return arena->fd >= 0 ? arena_adopt(arena, name, bytes, arena->fd, device, failure)
-                        : arena_make(arena, name, bytes, device, failure);
+  return arena->fd >= 0 ? arena_adopt(arena, name, frame_bytes, slots, arena->fd, device, failure)
+                        : arena_make(arena, name, frame_bytes, slots, device, failure);
 }
 
 static bool make_memory(struct session *session, struct failure *failure) {
@@ -37,15 +37,15 @@ static bool make_memory(struct session *session, struct failure *failure) {
   struct flow *flow = &session->flow;
   char name[96];
   snprintf(name, sizeof name, "framed:%s.%u:in", setup->config->name, setup->index);
-  if (!take_arena(&session->inputs, name, arena_bytes(flow->input_bytes, flow->ring.count), setup->device, failure)) {
+  if (!take_arena(&session->inputs, name, flow->input_bytes, flow->ring.count, setup->device, failure)) {
     return false;
   }
   snprintf(name, sizeof name, "framed:%s.%u:out", setup->config->name, setup->index);
-  if (!take_arena(&session->outputs, name, arena_bytes(flow->output_bytes, flow->ring.count), setup->device, failure)) {
+  if (!take_arena(&session->outputs, name, flow->output_bytes, flow->ring.count, setup->device, failure)) {
     return false;
   }
   snprintf(name, sizeof name, "framed:%s.%u:control", setup->config->name, setup->index);
-  if (session->control.fd >= 0 && !take_arena(&session->control, name, NATIVE_CONTROL, NULL, failure)) {
+  if (session->control.fd >= 0 && !take_arena(&session->control, name, NATIVE_CONTROL, 1, NULL, failure)) {
     return false;
   }
   for (unsigned i = 0; i < flow->ring.count; i++) {
@@ -83,7 +83,7 @@ bool session_share(struct session *session, struct session_share *share, struct 
   char name[96];
   *share = (struct session_share){.input = -1, .output = -1, .control = -1};
   snprintf(name, sizeof name, "framed:%s.%u:control", session->setup.config->name, session->setup.index);
-  if (!arena_make(&session->control, name, NATIVE_CONTROL, NULL, failure)) {
+  if (!arena_make(&session->control, name, NATIVE_CONTROL, 1, NULL, failure)) {
     return false;
   }
   share->input = arena_open(&session->inputs, O_RDWR, failure);
@@ -170,6 +170,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   }
   session->setup = *setup;
   session->stages[0] = setup->stages;
+  session->on_gpu = strcmp(gpu_backend_name(setup->device), "cuda") == 0;
   session->inputs = session->outputs = session->control = ARENA_NONE;
   session->runner =
       (struct runner){.turn = session_turn, .tick = session_tick, .priority = formats_priority(setup->config->priority)};

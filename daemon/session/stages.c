@@ -90,7 +90,6 @@ bool session_make_program(struct session *session, struct failure *failure) {
   struct session_stages *stages = &session->stages[session->in_force % 2];
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
   find_buffers(session, buffers);
-  session->on_gpu = strcmp(gpu_backend_name(session->setup.device), "cuda") == 0;
   clear_given_up(session);
   bool made = make(session, stages, buffers, find_spared(session), failure);
   session->flow.program = stages->program;
@@ -126,8 +125,8 @@ static bool learn(struct session *session, struct session_stages *stages, struct
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
   char name[96];
   snprintf(name, sizeof name, "framed:%s:trial", session->setup.config->name);
-  bool learnt = arena_make(&inputs, name, arena_bytes(flow->input_bytes, flow->ring.count), device, failure) &&
-                arena_make(&outputs, name, arena_bytes(flow->output_bytes, flow->ring.count), device, failure);
+  bool learnt = arena_make(&inputs, name, flow->input_bytes, flow->ring.count, device, failure) &&
+                arena_make(&outputs, name, flow->output_bytes, flow->ring.count, device, failure);
   for (unsigned i = 0; i < flow->ring.count && learnt; i++) {
     buffers[i] = (struct gpu_buffers){.input = inputs.base + i * arena_stride(flow->input_bytes),
                                       .output = outputs.base + i * arena_stride(flow->output_bytes)};

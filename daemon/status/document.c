@@ -92,6 +92,7 @@ static json_t *overlap_document(const struct pipeline_snapshot *snapshot) {
                                bound_names[diagnosis->bound_by], "advice", diagnosis->advice, "gain", number(diagnosis->gain));
   document = with(document, "improve", json_string(improvement_names[diagnosis->improve]));
   document = with(document, "slots", json_integer(diagnosis->work.slots));
+  document = with(document, "devices", json_integer(diagnosis->devices));
   document = with(document, "kernels_at_once", json_integer(diagnosis->work.kernels));
   document = with(document, "service_us", engines_document(diagnosis->work.service));
   document = with(document, "succession_us", engines_document(diagnosis->work.succession));

@@ -27,7 +27,8 @@ COMPLAINTS = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer", "runtime e
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_leaks=1:exitcode=99",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1:exitcode=99",
-    "TSAN_OPTIONS": "halt_on_error=0:exitcode=99:second_deadlock_stack=1:"
+    # At its end a program with other threads waits for what they do meanwhile: a second, if it is not told otherwise.
+    "TSAN_OPTIONS": "halt_on_error=0:exitcode=99:second_deadlock_stack=1:atexit_sleep_ms=20:"
                     f"suppressions={pathlib.Path(__file__).with_name('tsan-suppressions.txt').resolve()}",
 }
 

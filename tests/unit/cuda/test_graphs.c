@@ -91,30 +91,6 @@ START_TEST(kernels_copy_small_frames_of_graphs) {
 }
 END_TEST
 
-/* What the first device's program chose is not open on the others, that frames have no times neither. */
-START_TEST(joined_devices_are_alike) {
-  struct gpu_device *members[] = {device, cuda_open(1, NULL, &problem)};
-  ck_assert_ptr_nonnull(members[1]);
-  struct gpu_device *joint = gpu_join(members, 2, &problem);
-  options.graph = GPU_GRAPH_ON;
-  options.timed_one_in = _i == 0 ? GPU_TIMED_NEVER : 1;
-  make_chain(&plus_one, 0);
-  program = gpu_program_new(joint, chain, buffers, 4, &options, &problem);
-  ck_assert_msg(program && gpu_program_warm_up(program, &problem), "%s", problem.text);
-  ck_assert(gpu_program_graph(program));
-  ck_assert_uint_eq(gpu_program_timed_one_in(program), _i == 0 ? 0 : 1);
-  for (unsigned slot = 0; slot < 4; slot++) {
-    memset(inputs[slot], (int)slot, WIDTH);
-    ck_assert(submit(slot, slot, false));
-    finish(slot);
-    ck_assert_uint_eq(outputs[slot][1], slot + 1);
-  }
-  program = gpu_program_free(program);
-  gpu_close(joint);
-  gpu_close(members[1]);
-}
-END_TEST
-
 /* Of a band of a frame, only its own rows go back, each to its place; by the engines, however small they are. */
 START_TEST(only_pieces_of_a_result_are_copied) {
   static const enum gpu_graph_choice graphs[] = {GPU_GRAPH_OFF, GPU_GRAPH_ON};
@@ -334,7 +310,6 @@ Suite *graphs_suite(void) {
   tcase_add_loop_test(group, a_stage_may_be_beside_the_graph, 0, 4);
   tcase_add_test(group, a_stage_that_cannot_be_attached_is_named);
   tcase_add_loop_test(group, kernels_copy_small_frames_of_graphs, 0, 5);
-  tcase_add_loop_test(group, joined_devices_are_alike, 0, 2);
   tcase_add_loop_test(group, only_pieces_of_a_result_are_copied, 0, 2);
   tcase_add_loop_test(group, the_faster_copies_are_chosen, 0, 4);
   tcase_add_loop_test(group, engines_copy_large_frames, 0, 2);

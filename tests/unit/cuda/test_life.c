@@ -151,10 +151,10 @@ START_TEST(a_stage_without_a_kernel_is_refused) {
 END_TEST
 
 START_TEST(a_device_knows_its_node) {
-  ck_assert_int_eq(gpu_node(device), GPU_NO_NODE);
+  ck_assert_int_eq(gpu_node(device, 0), GPU_NO_NODE);
   struct gpu_device *other = cuda_open(1, NULL, &problem);
   ck_assert_ptr_nonnull(other);
-  ck_assert_int_eq(gpu_node(other), 3);
+  ck_assert_int_eq(gpu_node(other, 0), 3);
   gpu_close(other);
 }
 END_TEST

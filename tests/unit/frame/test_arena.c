@@ -41,7 +41,9 @@ static void set_up(void) {
 
 static void tear_down(void) { device = gpu_close(device); }
 
-static void make_large(size_t bytes) { ck_assert_msg(arena_make(&arena, "test", bytes, device, &failure), "%s", failure.text); }
+static void make_large(size_t bytes) {
+  ck_assert_msg(arena_make(&arena, "test", bytes, 1, device, &failure), "%s", failure.text);
+}
 
 static void make(void) { make_large(BYTES); }
 
@@ -75,6 +77,29 @@ START_TEST(pages_come_from_the_devices_node) {
     ck_assert_uint_eq(nodes[0], 1);
   }
   arena_drop(&arena);
+}
+END_TEST
+
+/* Each slot's pages from the node of its device, of which here one is known. */
+START_TEST(pages_come_from_the_nodes_of_joined_devices) {
+  struct gpu_error error;
+  struct gpu_device *other = gpu_open(GPU_BACKEND_CPU, 1, 1, &error);
+  struct gpu_device *joint = gpu_join((struct gpu_device *[]){other, device}, 2, &error);
+  ck_assert(other && joint);
+  device->node = 0;
+  ck_assert_msg(arena_make(&arena, "test", BYTES / 4, 4, joint, &failure), "%s", failure.text);
+  expect_pages();
+  for (unsigned slot = 0; slot < 4; slot++) {
+    int mode = -1;
+    void *at = arena.base + slot * (BYTES / 4);
+    ck_assert_int_eq(gpu_node(joint, slot), slot % 2 ? 0 : GPU_NO_NODE);
+    if (syscall(SYS_get_mempolicy, &mode, NULL, 0UL, at, MPOL_F_ADDR) == 0) {
+      ck_assert_int_eq(mode, slot % 2 ? MPOL_PREFERRED : MPOL_DEFAULT);
+    }
+  }
+  arena_drop(&arena);
+  gpu_close(joint);
+  gpu_close(other);
 }
 END_TEST
 
@@ -143,7 +168,7 @@ START_TEST(large_memory_begins_where_a_huge_page_may) {
   }
   int fd = fcntl(arena.fd, F_DUPFD_CLOEXEC, 0);
   arena_drop(&arena);
-  ck_assert_msg(arena_adopt(&heir, "test", LARGE, fd, device, &failure), "%s", failure.text);
+  ck_assert_msg(arena_adopt(&heir, "test", LARGE, 1, fd, device, &failure), "%s", failure.text);
   arena = heir;
   expect_pages();
   ck_assert_uint_eq(read_huge(), huge);
@@ -163,7 +188,7 @@ START_TEST(adopted_memory_keeps_what_it_holds_and_its_policy) {
   memset(arena.base, 7, BYTES);
   int fd = fcntl(arena.fd, F_DUPFD_CLOEXEC, 0);
   arena_drop(&arena);
-  ck_assert_msg(arena_adopt(&heir, "test", BYTES, fd, device, &failure), "%s", failure.text);
+  ck_assert_msg(arena_adopt(&heir, "test", BYTES, 1, fd, device, &failure), "%s", failure.text);
   arena = heir;
   ck_assert_int_eq(arena.base[0], 7);
   ck_assert_int_eq(arena.base[BYTES - 1], 7);
@@ -202,6 +227,7 @@ Suite *arena_suite(void) {
   TCase *group = tcase_create("nodes");
   tcase_add_checked_fixture(group, set_up, tear_down);
   tcase_add_test(group, pages_come_from_the_devices_node);
+  tcase_add_test(group, pages_come_from_the_nodes_of_joined_devices);
   tcase_add_loop_test(group, other_nodes_change_nothing, 0, 4);
   tcase_add_loop_test(group, a_filter_that_refuses_is_no_error, 0, 2);
   tcase_add_test(group, large_memory_begins_where_a_huge_page_may);

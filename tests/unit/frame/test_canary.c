@@ -109,7 +109,7 @@ static void block(struct blocker *blocker) {
   const struct gpu_stage_request request = {.stage = &hold_stage};
   blocker->chain = gpu_chain_new(&format, &request, 1, &error);
   ck_assert_ptr_nonnull(blocker->chain);
-  ck_assert(arena_make(&blocker->memory, "blocker", arena_bytes(16, 2), device, &failure));
+  ck_assert(arena_make(&blocker->memory, "blocker", 16, 2, device, &failure));
   const struct gpu_buffers buffers = {.input = blocker->memory.base, .output = blocker->memory.base + arena_stride(16)};
   blocker->program = gpu_program_new(device, blocker->chain, &buffers, 1, &options, &error);
   ck_assert(blocker->program && gpu_program_warm_up(blocker->program, &error));

@@ -70,6 +70,25 @@ START_TEST(workers_share_the_kernels) {
 }
 END_TEST
 
+/* The same on each of two devices: twice as many frames, and the next slot of each makes two. */
+START_TEST(devices_share_the_slots) {
+  struct diagnosis_figures figures = full(100, 100, 100, 2, 150);
+  const struct diagnosis one = diagnosis_of(&figures);
+  figures.devices = 2;
+  figures.slots = 4;
+  figures.frames *= 2;
+  const struct diagnosis two = diagnosis_of(&figures);
+  expect_advice(&two, IMPROVE_SLOTS, "slots: 6", 1.5);
+  ck_assert_double_eq_tol(two.speedup, one.speedup, EPSILON);
+  ck_assert_double_eq_tol(two.ideal_speedup, one.ideal_speedup, EPSILON);
+  figures = full(80, 20, 70, 3, 20000);
+  figures.in_fps = 50;
+  figures.devices = 2;
+  const struct diagnosis slow = diagnosis_of(&figures);
+  ck_assert_msg(strstr(slow.advice, "frames come at 50/s") != NULL, "%s", slow.advice);
+}
+END_TEST
+
 /* 25 frames a second of 170 us: slots are free nearly always. */
 START_TEST(a_slow_source_is_the_bound) {
   struct diagnosis_figures figures = full(80, 20, 70, 3, 40000);
@@ -282,6 +301,7 @@ Suite *diagnosis_suite(void) {
   tcase_add_test(cases, another_slot_helps_two_with_equal_stages);
   tcase_add_test(cases, polling_helps_where_callbacks_take_long);
   tcase_add_test(cases, workers_share_the_kernels);
+  tcase_add_test(cases, devices_share_the_slots);
   tcase_add_test(cases, a_slow_source_is_the_bound);
   tcase_add_test(cases, a_source_that_is_too_fast_is_not_the_bound);
   tcase_add_test(cases, a_single_drop_does_not_make_a_slow_source_too_fast);

@@ -51,6 +51,34 @@ START_TEST(nobody_comes_to_a_device_that_is_drained) {
 }
 END_TEST
 
+static uint64_t spread_over(unsigned slots) {
+  const struct config_pipeline pipeline = {
+      .name = (char *)(uintptr_t) "other", .devices = CONFIG_ALL_DEVICES, .spread = CONFIG_SPREAD_FRAMES, .slots = slots};
+  ck_assert_msg(engine_place_sessions(&engine, &pipeline, places, 1, 120, 100 * slots, &failure), "%s", failure.text);
+  return engine_place_bits(&places[0]);
+}
+
+/* Each of them has its part of the load, and the least loaded are first where there are fewer slots. */
+START_TEST(frames_are_spread_over_all_that_are_open) {
+  open_devices(4, CONFIG_ALL_DEVICES);
+  ck_assert_uint_eq(spread_over(8), 0xF);
+  ck_assert_str_eq(gpu_backend_name(places[0].device), "cpu");
+  ck_assert_uint_eq(atomic_load(&engine.devices[3].load), 30);
+  engine_take_off(&engine, &places[0], 120);
+  ck_assert_uint_eq(atomic_load(&engine.devices[3].load), 0);
+  ck_assert(place_on(0x1));
+  ck_assert_uint_eq(spread_over(2), 0x6);
+  engine_take_off(&engine, &places[0], 120);
+  engine_leave_out(&engine, 3, ENGINE_DRAINED, "somebody asked for it");
+  ck_assert_uint_eq(spread_over(8), 0x7);
+  engine_take_off(&engine, &places[0], 120);
+  ck_assert_uint_eq(spread_over(1), 0x2);
+  ck_assert_ptr_eq(places[0].device, engine_device(&engine, 1));
+  engine_take_off(&engine, &places[0], 120);
+  engine_close_devices(&engine);
+}
+END_TEST
+
 Suite *engine_devices_suite(void);
 Suite *engine_devices_suite(void) {
   Suite *suite = suite_create("engine_devices");
@@ -58,6 +86,7 @@ Suite *engine_devices_suite(void) {
   tcase_add_test(all, a_pipeline_that_comes_may_have_all_devices);
   tcase_add_test(all, a_device_that_was_not_opened_is_named);
   tcase_add_test(all, nobody_comes_to_a_device_that_is_drained);
+  tcase_add_test(all, frames_are_spread_over_all_that_are_open);
   suite_add_tcase(suite, all);
   return suite;
 }

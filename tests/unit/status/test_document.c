@@ -109,6 +109,7 @@ START_TEST(says_what_a_pipeline_does) {
   ck_assert_str_eq(json_string_value(at(cam0, "copies")), "kernel");
   ck_assert_double_eq(number_at(cam0, "timed_one_in"), 8);
   ck_assert_double_eq(number_at(cam0, "overlap/slots"), 3);
+  ck_assert_double_eq(number_at(cam0, "overlap/devices"), 2);
   ck_assert_double_eq(number_at(cam0, "overlap/turnaround_us"), 12);
   ck_assert_double_eq(number_at(cam0, "overlap/host_us"), 3);
   const double service[] = {70, 20, 80}, history[] = {71, 19, 0};

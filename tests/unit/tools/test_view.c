@@ -22,7 +22,7 @@ static const char document_text[] =
     "'out_bytes_per_s': 4, 'window_s': 10},"
     "'overlap': {'ratio': 0.48, 'speedup': 1.93, 'ideal_speedup': 1.96, 'bound_by': 'd2h', 'advice': 'less', 'gain': 1.2, "
     "'improve': 'bytes_out',"
-    "'slots': 3, 'kernels_at_once': 1, 'turnaround_us': 12.5, 'host_us': 4, "
+    "'slots': 3, 'devices': 2, 'kernels_at_once': 1, 'turnaround_us': 12.5, 'host_us': 4, "
     "'service_us': [4, 5, 6], 'succession_us': [7, 8, 9], 'alone_us': 30},"
     "'latency_us': {'total': {'p50': 310, 'p99': 480.5, 'p999': 900, 'max': 1200, 'mean': 320, 'count': 599}}}, 'cam1': {}}}";
 
@@ -89,6 +89,7 @@ START_TEST(figures_come_from_their_keys) {
   ck_assert_double_eq(view.overlap.alone_us, 30);
   ck_assert_double_eq(view.overlap.gain, 1.2);
   ck_assert_uint_eq(view.overlap.slots * 10 + view.overlap.kernels_at_once, 31);
+  ck_assert_uint_eq(view.overlap.devices, 2);
   ck_assert_str_eq(view.overlap.bound_by, "d2h");
   ck_assert_str_eq(view.overlap.advice, "less");
   ck_assert_str_eq(view.overlap.improve, "bytes_out");

@@ -122,7 +122,8 @@ static bool take_measured(const struct pipeline_view *view, struct plan_request 
   request->work.host = view->overlap.host_us;
   request->work.kernels = (unsigned)view->overlap.kernels_at_once;
   request->work.slots = view->overlap.slots < OVERLAP_MAX_SLOTS ? (unsigned)view->overlap.slots : OVERLAP_MAX_SLOTS;
-  uint64_t sessions = view->sessions > 0 ? view->sessions : 1, slots = view->slots * sessions;
+  uint64_t sessions = view->sessions > 0 ? view->sessions : 1, devices = view->overlap.devices > 0 ? view->overlap.devices : 1;
+  uint64_t slots = (view->slots + devices - 1) / devices * sessions;
   request->kept_free = slots > view->overlap.slots && slots <= OVERLAP_MAX_SLOTS ? (unsigned)(slots - view->overlap.slots) : 0;
   request->keeper = request->kept_free > sessions ? "drop-oldest" : "drop-oldest or a deadline"; /* which keeps one of each */
   return true;

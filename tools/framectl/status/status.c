@@ -1,5 +1,4 @@
 /* `framectl status`: all pipelines as one table, or one pipeline with its ledger and the steps of its road. */
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +6,7 @@
 #include "tools/framectl/common/daemon.h"
 #include "tools/framectl/common/text.h"
 #include "tools/framectl/status/about.h"
+#include "tools/framectl/status/clients.h"
 #include "tools/framectl/status/links.h"
 #include "tools/framectl/status/status.h"
 #include "tools/framectl/status/view.h"
@@ -35,51 +35,12 @@ static void describe_drops(const struct pipeline_view *view, char *text, size_t 
 
 /* -- clients and errors --------------------------------------------------------------------------------------------- */
 
-/* The name of a user of this machine, which the daemon, who must not wait for a directory service, leaves to us. */
-static const char *user_name(char text[TEXT_ROOM], json_int_t user) {
-  const struct passwd *entry = getpwuid((uid_t)user);
-  if (entry) {
-    snprintf(text, TEXT_ROOM, "%s", entry->pw_name);
-  } else {
-    snprintf(text, TEXT_ROOM, "%lld", (long long)user);
-  }
-  return text;
-}
-
 static const char *string_of(const json_t *object, const char *key) {
   const char *text = json_string_value(json_object_get(object, key));
   return text ? text : "";
 }
 
 static long long number_of(const json_t *object, const char *key) { return json_integer_value(json_object_get(object, key)); }
-
-static bool print_clients(FILE *out, const json_t *pipeline, bool colour) {
-  struct table *table = table_new("CLIENT|PROCESS|>PID|USER|>SINCE|>FRAMES|>MISSED|DEVICE|WAITS FOR");
-  json_t *list = json_object_get(pipeline, "connected"), *client;
-  size_t at;
-  json_array_foreach(list, at, client) {
-    char text[TEXT_ROOM];
-    const char *process = string_of(client, "process"), *waiting = string_of(client, "waiting");
-    if (table) {
-      table_cell(table, COLOUR_NONE, "%s", string_of(client, "role"));
-      table_cell(table, COLOUR_BOLD, "%s", process[0] ? process : "-");
-      table_cell(table, COLOUR_NONE, "%lld", number_of(client, "pid"));
-      table_cell(table, COLOUR_NONE, "%s", user_name(text, number_of(client, "user")));
-      table_cell(table, COLOUR_NONE, "%s", text_age(text, json_number_value(json_object_get(client, "since_s"))));
-      table_cell(table, COLOUR_NONE, "%lld", number_of(client, "frames"));
-      table_cell(table, COLOUR_NONE, "%lld", number_of(client, "missed"));
-      if (json_object_get(client, "device")) {
-        table_cell(table, COLOUR_NONE, "%lld", number_of(client, "device"));
-      } else {
-        table_cell(table, COLOUR_NONE, "-");
-      }
-      table_cell(table, COLOUR_NONE, "%s", strcmp(waiting, "nothing") == 0 ? "-" : waiting);
-    }
-  }
-  bool fine = table && (json_array_size(list) == 0 || (table_print(table, out, "  ", colour) && fputc('\n', out) != EOF));
-  table_free(table);
-  return fine;
-}
 
 /* One line for each error that is not mended. */
 static void print_errors(FILE *out, const char *before, const json_t *pipeline, bool colour) {
@@ -328,7 +289,7 @@ bool status_print_one(FILE *out, json_t *document, const char *name, bool colour
     links_print(out, "  ", pipeline, true, colour);
     print_errors(out, "  ", pipeline, colour);
     fputc('\n', out);
-    fine = print_clients(out, pipeline, colour);
+    fine = clients_print(out, pipeline, colour);
     fine = table_print(ledger, out, "  ", colour) && fine;
     fputc('\n', out);
     fine = table_print(latency, out, "  ", colour) && fine;

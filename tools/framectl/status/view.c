@@ -126,6 +126,7 @@ static struct overlap_view view_overlap(const json_t *overlap) {
                                .advice = text_of(overlap, "advice"),
                                .improve = text_of(overlap, "improve"),
                                .slots = count_of(overlap, "slots"),
+                               .devices = count_of(overlap, "devices"),
                                .kernels_at_once = count_of(overlap, "kernels_at_once")};
 }
 

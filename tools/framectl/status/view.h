@@ -27,7 +27,8 @@ struct overlap_view { /* of the last ten seconds */
   double ratio, speedup, ideal_speedup, gain;
   double service_us[OVERLAP_ENGINES], succession_us[OVERLAP_ENGINES], alone_us, turnaround_us, host_us; /* see overlap.h */
   const char *bound_by, *advice, *improve;
-  uint64_t slots; /* that can be on the device at once, of all sessions */
+  uint64_t slots;   /* that can be on the device at once, of all sessions: */
+  uint64_t devices; /* on each of so many */
   uint64_t kernels_at_once;
   bool has_services; /* a daemon of before says none */
 };

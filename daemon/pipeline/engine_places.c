@@ -1,0 +1,159 @@
+/*
+ * Which session is on which devices: whole on one of them, or with its frames dealt over all of them.
+ */
+#include "daemon/base/log_text.h"
+#include "daemon/pipeline/placement.h"
+#include "daemon/pipeline/private.h"
+
+static uint64_t bit(unsigned number) { return UINT64_C(1) << number; }
+
+/* What keeps a pipeline from any of its devices. */
+static bool refuse_devices(const struct engine *engine, const struct config_pipeline *config, uint64_t missing,
+                           struct failure *failure) {
+  unsigned number = (unsigned)__builtin_ctzll(missing);
+  const struct engine_absent *absent = engine_find_absent(engine, number);
+  if (absent) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "bring it back with framectl device NUMBER resume, or name another one",
+                       "pipeline '%s' has no device: device %u is left out (%s)", config->name, number,
+                       engine_absence_names[absent->why]);
+  }
+  return failure_set(failure, EXIT_STATUS_CONFIG, "restart the daemon to open it",
+                     "pipeline '%s' wants device %u, which was not in use when the daemon started", config->name, number);
+}
+
+static bool refuse_memory(const struct engine *engine, const struct config_pipeline *config, uint64_t named, size_t total,
+                          struct failure *failure) {
+  char needed_text[BYTES_TEXT], available_text[BYTES_TEXT];
+  size_t available = 0;
+  const char *name = NULL;
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    size_t left, all;
+    if (named & bit(engine->devices[i].index) && gpu_memory(engine->devices[i].device, &left, &all)) {
+      name = name ? "its devices together" : gpu_device_name(engine->devices[i].device);
+      available += left;
+    }
+  }
+  return failure_set(failure, EXIT_STATUS_CONFIG, "use fewer slots or clients, smaller frames, or another device",
+                     "pipeline '%s' takes %s of device memory, and %s has %s left", config->name,
+                     text_of_bytes(total, needed_text), name ? name : "no device", text_of_bytes(available, available_text));
+}
+
+/* What a device does not tell counts as room enough. */
+static void look_at(const struct engine *engine, uint64_t named, struct placement_device *devices) {
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    struct opened *opened = &engine->devices[i];
+    size_t total, room = SIZE_MAX;
+    bool is_open = named & bit(opened->index);
+    if (is_open && !gpu_memory(opened->device, &room, &total)) {
+      room = SIZE_MAX;
+    }
+    devices[i] = (struct placement_device){.is_open = is_open, .load = atomic_load(&opened->load), .room = room};
+  }
+}
+
+static struct flow_device flow_device_of(struct opened *opened) {
+  return (struct flow_device){
+      .number = opened->index, .completion = &opened->completion, .retry = &opened->retry, .producers = &opened->producers};
+}
+
+uint64_t engine_place_bits(const struct engine_place *place) {
+  uint64_t bits = 0;
+  for (unsigned i = 0; i < place->count; i++) {
+    bits |= bit(place->on[i].number);
+  }
+  return bits;
+}
+
+unsigned engine_place_turns(const struct engine_place *place) { return place->split ? 1 : place->count; }
+
+/* So many devices that are open, have room and are the least loaded. */
+static void choose_devices(struct engine *engine, struct placement_device *devices, unsigned wanted, size_t needed,
+                           struct engine_place *place) {
+  unsigned chosen[GPU_MAX_SLOTS];
+  for (place->count = 0; place->count < wanted; place->count++) {
+    unsigned at = placement_device(devices, engine->device_count, needed);
+    if (at == engine->device_count) {
+      break;
+    }
+    chosen[place->count] = at;
+    devices[at].is_open = false;
+    place->on[place->count] = flow_device_of(&engine->devices[at]);
+  }
+  for (unsigned i = 0; i < place->count; i++) {
+    devices[chosen[i]].is_open = true;
+  }
+}
+
+/* Takes note of the load of the session, and joins its devices where there are several. */
+static bool settle_on(struct engine *engine, struct placement_device *devices, struct engine_place *place, size_t bytes,
+                      size_t needed, struct failure *failure) {
+  struct gpu_device *members[GPU_MAX_SLOTS];
+  struct gpu_error error = {0};
+  for (unsigned i = 0; i < place->count; i++) {
+    struct opened *opened = engine_find_opened(engine, place->on[i].number);
+    members[i] = opened->device;
+    devices[opened - engine->devices].load += bytes;
+    devices[opened - engine->devices].sessions++;
+    devices[opened - engine->devices].room -= needed;
+    atomic_fetch_add(&opened->load, bytes);
+  }
+  if (place->count == 1) {
+    place->device = members[0];
+  } else {
+    place->device = (place->split ? gpu_join_rows : gpu_join)(members, place->count, &error);
+  }
+  return place->device || engine_failure(failure, &error);
+}
+
+/* Of those that are open. Each of several gets a slot of the session at least. */
+static unsigned devices_of_each(const struct config_pipeline *config, uint64_t open) {
+  unsigned all = (unsigned)__builtin_popcountll(open);
+  unsigned slots = config->spread == CONFIG_SPREAD_FRAMES ? config->slots : 1;
+  unsigned most = config->split == CONFIG_SPLIT_ROWS ? GPU_MAX_SLOTS : slots;
+  return all < most ? all : most;
+}
+
+/* Of what a session needs on one device, that on each of several: some of its slots, or about so much of each. */
+static size_t share_of_each(const struct config_pipeline *config, size_t needed, unsigned each) {
+  if (each < 2) {
+    return needed;
+  }
+  return config->split == CONFIG_SPLIT_ROWS ? needed / each : needed / config->slots * ((config->slots + each - 1) / each);
+}
+
+bool engine_place_sessions(struct engine *engine, const struct config_pipeline *config, struct engine_place *places,
+                           unsigned count, size_t bytes, size_t needed, struct failure *failure) {
+  struct placement_device devices[ENGINE_MOST_DEVICES];
+  const uint64_t out = engine_left_out(engine); /* also one that is still open, but not for the next process */
+  uint64_t named = engine_named_by(engine, config), open = 0;
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    open |= bit(engine->devices[i].index) & named & ~out;
+  }
+  uint64_t missing = named & ~open & ~out;
+  if (missing != 0 || open == 0) {
+    return refuse_devices(engine, config, missing != 0 ? missing : named, failure);
+  }
+  look_at(engine, open, devices);
+  const unsigned each = devices_of_each(config, open);
+  const size_t needed_each = share_of_each(config, needed, each);
+  bool placed = true;
+  for (unsigned i = 0; i < count && placed; i++) {
+    choose_devices(engine, devices, each, needed_each, &places[i]);
+    places[i].split = config->split == CONFIG_SPLIT_ROWS && places[i].count > 1;
+    placed = places[i].count > 0 ? settle_on(engine, devices, &places[i], bytes / places[i].count, needed_each, failure)
+                                 : refuse_memory(engine, config, open, needed * count, failure);
+  }
+  return placed;
+}
+
+void engine_take_off(struct engine *engine, const struct engine_place *place, size_t bytes) {
+  for (unsigned i = 0; i < place->count; i++) {
+    struct opened *opened = engine_find_opened(engine, place->on[i].number);
+    if (opened) {
+      atomic_fetch_sub(&opened->load, bytes / place->count);
+    }
+  }
+  if (place->count > 1) {
+    gpu_close(place->device);
+  }
+}
