@@ -46,9 +46,9 @@ static void check_spread(struct reader *reader, const struct node *node, const s
   const bool is_list = pipeline->devices != CONFIG_ALL_DEVICES;
   const unsigned devices = is_list ? (unsigned)__builtin_popcountll(pipeline->devices) : 0;
   const bool spreads = pipeline->spread == CONFIG_SPREAD_FRAMES, splits = pipeline->split == CONFIG_SPLIT_ROWS;
-  if (spreads && splits) {
-    config_errors_add(reader->errors, place(node, NULL, "split"), "remove one of them",
-                      "'split' and 'spread: frames' exclude each other");
+  if (splits && (spreads || pipeline->completion == CONFIG_COMPLETION_PERSISTENT)) {
+    config_errors_add(reader->errors, place(node, NULL, "split"), "remove one of them", "'split' and '%s' exclude each other",
+                      spreads ? "spread: frames" : "completion: persistent");
   } else if ((spreads || splits) && pipeline->devices == 0) {
     config_errors_add(reader->errors, place(node, NULL, splits ? "split" : "spread"),
                       "write devices: all, or name several such as devices: [0, 1]",

@@ -107,7 +107,7 @@ static struct gpu_program *program_new(struct gpu_device *base, const struct gpu
 void joint_choose_alike(struct gpu_program *program, const struct gpu_program *first) {
   program->options.graph = first->graph ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
   program->options.copy = first->copies_by_kernel ? GPU_COPY_KERNEL : GPU_COPY_ENGINE;
-  program->options.timed_one_in = (int)first->timed_one_in;
+  program->options.timed_one_in = first->timed_one_in > 0 ? (int)first->timed_one_in : GPU_TIMED_NEVER;
   program->options.weigh = false;
 }
 

@@ -192,6 +192,7 @@ static bool make_part(struct split_program *program, unsigned number, const stru
   if (!part->chain || (program->merge && !program->results && !make_results(program, error))) {
     return false;
   }
+  options.resident = false; /* the kernel that stays knows whole results alone */
   if (!program->merge) {
     options.cut = chain_cut(whole, part->chain, band);
   }

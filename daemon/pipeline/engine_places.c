@@ -93,6 +93,7 @@ static bool settle_on(struct engine *engine, struct placement_device *devices, s
     struct opened *opened = engine_find_opened(engine, place->on[i].number);
     members[i] = opened->device;
     devices[opened - engine->devices].load += bytes;
+    devices[opened - engine->devices].sessions++;
     devices[opened - engine->devices].room -= needed;
     atomic_fetch_add(&opened->load, bytes);
   }

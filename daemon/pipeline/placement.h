@@ -23,11 +23,12 @@ unsigned placement_lanes(long processors);
 
 struct placement_device {
   bool is_open;      /* to this session */
+  unsigned sessions; /* of the same pipeline that were put there with it */
   size_t load, room; /* bytes a frame of the sessions on it; bytes of its memory that nobody has */
 };
 
-/* Index of the least loaded device that is open and has room for `needed` bytes, the first of equals; `count`: there is none.
- */
+/* Index of the device that is open and has room for `needed` bytes, with the fewest sessions of the pipeline, of such the least
+ * loaded, and the first of equals; `count`: there is none. The sessions of others may all be idle: a pipeline fans out by itself. */
 unsigned placement_device(const struct placement_device *devices, unsigned count, size_t needed);
 
 #endif

@@ -15,13 +15,14 @@
 #include <string.h>
 
 /* Others who wait for the device to be empty wait for this long at most; one launch in so much time costs nothing. */
-#define MOST_NS UINT64_C(2000000)
+#define MOST_NS UINT64_C(1000000)
 enum { BOARD_LOOKS = 64 }; /* at an answer, for one at the device */
 
 struct cuda_board {
   struct board *words;
   unsigned looks;
-  /* Of a kernel that stays: */
+  /* Of a kernel that stays, which is on the first slot's stream, as nothing else is there: one more might share its queue of
+   * the device with streams of others, who would wait for it. */
   cudaStream_t stream;
   struct board_shift shift; /* the last that was launched; the number of the first is 1 */
 };
@@ -79,23 +80,14 @@ bool cuda_board_stay(struct cuda_program *program, struct gpu_error *error) {
     return false;
   }
   board->shift.backroom = backroom;
-  return cuda_stream_new(device, program->base.options.priority, program->share, &board->stream, error) &&
-         CUDA_CALL(device, error, cudaMemsetAsync, backroom, 0, sizeof *board->shift.backroom, board->stream);
-}
-
-bool cuda_board_finish(const struct cuda_program *program) {
-  struct gpu_error unsaid;
-  return !program->board || !program->board->stream ||
-         CUDA_CALL(program->base.device, &unsaid, cudaStreamSynchronize, program->board->stream);
+  board->stream = program->slots[0].stream;
+  return CUDA_CALL(device, error, cudaMemsetAsync, backroom, 0, sizeof *board->shift.backroom, board->stream);
 }
 
 void cuda_board_close(struct cuda_program *program) {
   struct cuda_board *board = program->board;
   struct gpu_device *device = program->base.device;
   struct gpu_error unsaid;
-  if (board && board->stream) {
-    (void)CUDA_CALL(device, &unsaid, cudaStreamDestroy, board->stream);
-  }
   if (board && board->shift.backroom) {
     (void)CUDA_CALL(device, &unsaid, cudaFree, board->shift.backroom);
   }

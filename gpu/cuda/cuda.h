@@ -251,8 +251,6 @@ bool cuda_graph_launch(struct cuda_slot *slot, unsigned part, const struct cuda_
 /* For the thread that sets up. Makes a board; makes one, and has frames taken by a kernel that stays. */
 bool cuda_board_open(struct cuda_program *program, struct gpu_error *error);
 bool cuda_board_stay(struct cuda_program *program, struct gpu_error *error);
-/* Waits until that kernel has left, which it does soon without frames. False: something may be running still. */
-bool cuda_board_finish(const struct cuda_program *program);
 void cuda_board_close(struct cuda_program *program);
 /* The slot's bell has the number of another frame; what is enqueued answers; it was answered. */
 void cuda_board_ring(struct cuda_slot *slot);

@@ -59,7 +59,6 @@ static bool finish_slots(struct cuda_program *program) {
   if (gpu_device_is_dead(program->base.device, NULL)) {
     return false;
   }
-  finished = cuda_board_finish(program);
   for (unsigned i = 0; i < program->base.slot_count; i++) {
     cudaStream_t stream = program->slots[i].stream;
     finished = (!stream || CUDA_CALL(program->base.device, &error, cudaStreamSynchronize, stream)) && finished;

@@ -89,6 +89,11 @@ static const struct mistake mistakes[] = {
      "    split: rows\n"
      "           ^~~~\n"
      "  remove one of them\n"},
+    {"rows for a kernel that stays", PIPELINE("    devices: all\n    split: rows\n    completion: persistent\n"),
+     "t.yaml:6:12: 'split' and 'completion: persistent' exclude each other\n"
+     "    split: rows\n"
+     "           ^~~~\n"
+     "  remove one of them\n"},
     {"fewer slots than devices", PIPELINE("    devices: [0, 1, 4]\n    spread: frames\n"),
      "t.yaml:6:13: the 2 slots of pipeline 'cam0' are too few to spread its frames over 3 devices\n"
      "    spread: frames\n"

@@ -61,6 +61,20 @@ START_TEST(a_session_goes_to_the_least_loaded_device_that_it_may_have) {
 }
 END_TEST
 
+START_TEST(a_pipeline_fans_out_whatever_others_have) {
+  struct placement_device devices[4] = {
+      {.is_open = true, .load = 900, .room = 1000}, {.is_open = true, .load = 500, .room = 1000}, {.is_open = true, .room = 1000}};
+  for (unsigned i = 0; i < 7; i++) {
+    unsigned at = placement_device(devices, 4, 10);
+    devices[at].load += 7;
+    devices[at].sessions++;
+  }
+  ck_assert_uint_eq(devices[0].sessions, 2);
+  ck_assert_uint_eq(devices[1].sessions, 2);
+  ck_assert_uint_eq(devices[2].sessions, 3); /* the least loaded has what is over */
+}
+END_TEST
+
 START_TEST(sessions_fill_devices_evenly_and_then_where_there_is_room) {
   struct placement_device devices[4] = {
       {.is_open = true, .room = 1000}, {.is_open = true, .room = 30}, {.is_open = true, .room = 1000}, {.room = 1000}};
@@ -88,6 +102,7 @@ Suite *placement_suite(void) {
   tcase_add_test(all, only_large_results_are_worth_another_lane);
   tcase_add_test(all, one_processor_is_left_for_the_control_loop);
   tcase_add_test(all, a_session_goes_to_the_least_loaded_device_that_it_may_have);
+  tcase_add_test(all, a_pipeline_fans_out_whatever_others_have);
   tcase_add_test(all, sessions_fill_devices_evenly_and_then_where_there_is_room);
   suite_add_tcase(suite, all);
   return suite;

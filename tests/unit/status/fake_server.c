@@ -69,7 +69,8 @@ static void fill_cam0(struct pipeline_snapshot *snapshot) {
   snapshot->graph = snapshot->copies = snapshot->copies_by_kernel = true;
   snapshot->timed_one_in = 8;
   snapshot->busy_s = 7.25;
-  snapshot->diagnosis = (struct diagnosis){.ratio = 0.48, .devices = 2,
+  snapshot->diagnosis = (struct diagnosis){.ratio = 0.48,
+                                           .devices = 2,
                                            .speedup = 1.93,
                                            .ideal_speedup = 1.96,
                                            .bound_by = BOUND_D2H,
