@@ -16,7 +16,7 @@ static void write_lines(const struct stream *stream, int from, int to) {
 }
 
 static void check_lines(const char *text) {
-  char line[LINE + 1];
+  char line[32];
   ck_assert_uint_eq(strlen(text), LINES * LINE);
   for (int i = 0; i < LINES; i++) {
     snprintf(line, sizeof line, "line %04d\n", i);

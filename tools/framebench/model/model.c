@@ -87,7 +87,7 @@ static double device_bytes(const struct own_daemon *daemon, struct problem *prob
 
 /* What a daemon of so many pipelines, which all share the instances, has on the device. */
 static bool weigh(struct bench *bench, json_t *format, unsigned count, unsigned slots, double *bytes, struct problem *problem) {
-  char names[CAMERAS][8];
+  char names[CAMERAS][16];
   struct own_pipeline pipelines[CAMERAS];
   json_t *stages = json_pack("[{s:{s:s}}]", "model", "name", "shared");
   for (unsigned i = 0; i < count; i++) {
@@ -118,7 +118,7 @@ static bool load_cameras(struct bench *bench, const char *socket, const char *co
 }
 
 static bool watch_cameras(struct bench *bench, const struct model_tensor *input, struct problem *problem) {
-  char names[CAMERAS][8];
+  char names[CAMERAS][16];
   const char *list[CAMERAS];
   struct own_pipeline pipelines[CAMERAS];
   json_t *stages = camera_stages(input);
