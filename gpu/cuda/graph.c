@@ -98,8 +98,8 @@ enum cuda_way cuda_graph_way(const struct cuda_slot *slot, struct cuda_pass *pas
   const struct cuda_program *program = slot->program;
   const struct gpu_chain *chain = program->base.chain;
   pass->differs = program->differs && differs(chain, pass->sequence);
-  bool is_captured = pass->notify == program->base.options.notify && !(pass->restart && chain->first_stateful >= 0) &&
-                     !pass->differs;
+  bool is_captured =
+      pass->notify == program->base.options.notify && !(pass->restart && chain->first_stateful >= 0) && !pass->differs;
   return is_captured ? program->way : CUDA_STEPS;
 }
 
