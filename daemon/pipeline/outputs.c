@@ -11,7 +11,6 @@
 #include "daemon/base/rights.h"
 #include "daemon/client/acceptor.h"
 #include "daemon/measure/clock.h"
-#include "daemon/state/fd_store.h"
 #include "daemon/state/fd_table.h"
 #include "daemon/state/image.h"
 
@@ -23,37 +22,6 @@ enum {
 };
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
-
-/* A sink of the same format may be in the middle of a result there, and will end with a whole one. */
-static bool is_continued(const struct outputs *outputs, const struct outputs *before) {
-  return before && before->config->sink.protocol == outputs->config->sink.protocol &&
-         format_equal(&before->format, &outputs->format);
-}
-
-bool outputs_open_file(struct outputs *outputs, const struct outputs *before, struct failure *failure) {
-  if (outputs_is_socket(outputs) || outputs->endpoint.fd >= 0) {
-    return true;
-  }
-  if (sink_rotates(&outputs->config->sink)) {
-    return outputs_open_segment(outputs, failure);
-  }
-  if (!endpoint_open_sink(&outputs->config->sink, &outputs->endpoint, failure)) {
-    return false;
-  }
-  uint64_t bytes = 0, own_bytes = sink_result_bytes_in_file(outputs->config, &outputs->format);
-  bool was_written = fd_store_was_writing(outputs->config->sink.path, &bytes);
-  if (outputs->endpoint.kind == ENDPOINT_FIFO && (before || was_written)) {
-    endpoint_close(&outputs->endpoint); /* its reader is to see the end of the stream before */
-    outputs->awaits_end = true;
-  }
-  /* Where its results are of another size, what would be cut off may be one of them. */
-  if (outputs->endpoint.kind == ENDPOINT_FILE && was_written && (bytes == 0 || bytes == own_bytes)) {
-    outputs->cut = sink_cut_torn(outputs->config, &outputs->format, outputs->endpoint.fd);
-    outputs->cut_unsure = bytes == 0;
-  }
-  return outputs->endpoint.kind != ENDPOINT_FILE || is_continued(outputs, before) ||
-         sink_prepare_file(outputs->config, &outputs->format, outputs->endpoint.fd, failure);
-}
 
 static bool open_listener(struct outputs *outputs, struct failure *failure) {
   char name[128];
