@@ -100,6 +100,7 @@ void cuda_program_free_lost(struct cuda_device *device) {
   struct cuda_program *program = atomic_exchange(&device->lost, NULL);
   while (program) {
     struct cuda_program *next = program->next_lost;
+    free(program->board); /* what it has of the driver's is lost, too */
     free(program);
     program = next;
   }
