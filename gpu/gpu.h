@@ -27,7 +27,7 @@ struct gpu_error {
 };
 
 /* A kernel that stays on the device reads its frames over the link, which for larger ones the engines do better. Of stages it
- * knows those whose arithmetic is in cuda/board.cu. */
+ * knows those whose arithmetic is in cuda/mailbox.cu. */
 enum { GPU_MOST_RESIDENT = 64 << 10 };
 enum gpu_resident_step { RESIDENT_NONE, RESIDENT_AFFINE, RESIDENT_WORK, RESIDENT_THRESHOLD, RESIDENT_FAULT };
 

@@ -4,7 +4,7 @@
  * cuda_error.c turns errors into values; cuda.c opens devices and pins memory; cuda_program.c makes programs, puts frames on
  * streams and finds them done; cuda_sequence.c is what one frame is on a stream, cuda_graph.c captures and replays
  * that, and cuda_warm_up.c measures which is faster; cuda_copy.cu is small copies without an engine, cuda_order.c keeps large
- * ones in order, board.c tells of frames without calls, cuda_clock.c says when each step was, cuda_overhead.c what asking for
+ * ones in order, mailbox.c tells of frames without calls, cuda_clock.c says when each step was, cuda_overhead.c what asking for
  * that adds, and cuda_costs.c what copies and kernels take side by side; stream.c makes streams of a priority, and share.c of a
  * part of the device. Every call is made by a thread that has entered the device, on a stream of our own: nothing touches the
  * default stream.
@@ -79,7 +79,7 @@ struct cuda_pass {
   bool timed;       /* with events around its steps */
   bool captured;    /* into a graph, and not to be run now */
   bool copied;      /* copies in a graph are kernels */
-  bool answers;     /* the board tells of its end */
+  bool answers;     /* the mailbox tells of its end */
 };
 
 /* Whether a frame has times. A reference has, but nobody gets them: they only say until when it kept the engines from the
@@ -115,7 +115,7 @@ struct cuda_slot {
   const struct cuda_anchor *anchor;
   uint64_t sequence;
   cudaEvent_t last;  /* what says that this frame is done; NULL: the stream itself */
-  uint32_t number;   /* at the slot's bell */
+  uint32_t number;   /* at the slot's doorbell */
   bool resident;     /* this frame is for the kernel that stays */
   bool seen;         /* it was found done */
   enum cuda_way way; /* of this frame */
@@ -141,8 +141,8 @@ struct cuda_program {
   void *attached[GPU_MAX_STAGES]; /* by stage; NULL for most */
   bool beside[GPU_MAX_STAGES], hands[GPU_MAX_STAGES];
   bool hands_any;
-  atomic_uint resuming;     /* threads of stages that may look at the program still */
-  struct cuda_board *board; /* NULL: the device cannot see it */
+  atomic_uint resuming;         /* threads of stages that may look at the program still */
+  struct cuda_mailbox *mailbox; /* NULL: the device cannot see it */
   unsigned part_count;
   struct cuda_part parts[CUDA_PARTS];
   struct cuda_program *next_lost;
@@ -241,30 +241,30 @@ bool cuda_graph_make(struct cuda_program *program, enum cuda_way way, struct gpu
 void cuda_graph_drop_others(struct gpu_device *device, struct cuda_slot *slot, enum cuda_way way);
 /* Which graph stands for this frame, or that none does. */
 enum cuda_way cuda_graph_way(const struct cuda_slot *slot, struct cuda_pass *pass);
-/* Whether frames that go so are told of by the board. */
+/* Whether frames that go so are told of by the mailbox. */
 bool cuda_graph_answers(const struct cuda_program *program, enum cuda_way way, bool timed, bool notify);
 /* Launches it, between the steps that stay outside it. */
 bool cuda_graph_launch(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
 
-/* -- board.c ------------------------------------------------------------------------------------------------------- */
+/* -- mailbox.c ------------------------------------------------------------------------------------------------------- */
 
-/* For the thread that sets up. Makes a board; makes one, and has frames taken by a kernel that stays. */
-bool cuda_board_open(struct cuda_program *program, struct gpu_error *error);
-bool cuda_board_stay(struct cuda_program *program, struct gpu_error *error);
-void cuda_board_close(struct cuda_program *program);
-/* The slot's bell has the number of another frame; what is enqueued answers; it was answered. */
-void cuda_board_ring(struct cuda_slot *slot);
-bool cuda_board_enqueue(const struct cuda_slot *slot, struct gpu_error *error);
-bool cuda_board_answered(const struct cuda_slot *slot);
+/* For the thread that sets up. Makes a mailbox; makes one, and has frames taken by a kernel that stays. */
+bool cuda_mailbox_open(struct cuda_program *program, struct gpu_error *error);
+bool cuda_mailbox_stay(struct cuda_program *program, struct gpu_error *error);
+void cuda_mailbox_close(struct cuda_program *program);
+/* The slot's doorbell has the number of another frame; what is enqueued answers; it was answered. */
+void cuda_mailbox_ring(struct cuda_slot *slot);
+bool cuda_mailbox_enqueue(const struct cuda_slot *slot, struct gpu_error *error);
+bool cuda_mailbox_answered(const struct cuda_slot *slot);
 /* Whether it is time to ask the device itself, for a frame that was not answered; and on which stream it is. */
-bool cuda_board_is_to_ask(const struct cuda_slot *slot);
-cudaStream_t cuda_board_stream(const struct cuda_slot *slot);
-/* Whether the kernel that stays takes that frame; gives it one; sees to it that somebody hears the bell; and that the lane is
- * woken when the frame is done. */
-bool cuda_board_takes(const struct cuda_program *program, const struct gpu_frame *frame);
-bool cuda_board_submit(struct cuda_slot *slot, const struct gpu_frame *frame, struct gpu_error *error);
-bool cuda_board_attend(struct cuda_slot *slot, struct gpu_error *error);
-bool cuda_board_arm(struct cuda_slot *slot, struct gpu_error *error);
+bool cuda_mailbox_is_to_ask(const struct cuda_slot *slot);
+cudaStream_t cuda_mailbox_stream(const struct cuda_slot *slot);
+/* Whether the kernel that stays takes that frame; gives it one; sees to it that somebody hears the doorbell; and that the lane
+ * is woken when the frame is done. */
+bool cuda_mailbox_takes(const struct cuda_program *program, const struct gpu_frame *frame);
+bool cuda_mailbox_submit(struct cuda_slot *slot, const struct gpu_frame *frame, struct gpu_error *error);
+bool cuda_mailbox_attend(struct cuda_slot *slot, struct gpu_error *error);
+bool cuda_mailbox_arm(struct cuda_slot *slot, struct gpu_error *error);
 
 /* -- cuda_warm_up.c ----------------------------------------------------------------------------------------------- */
 

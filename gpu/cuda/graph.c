@@ -105,7 +105,7 @@ enum cuda_way cuda_graph_way(const struct cuda_slot *slot, struct cuda_pass *pas
 
 /* An event within a graph cannot be asked for, and one behind it costs as much as the frame. */
 bool cuda_graph_answers(const struct cuda_program *program, enum cuda_way way, bool timed, bool notify) {
-  return program->board && way == CUDA_REPLAY_COPIED && !timed && !notify;
+  return program->mailbox && way == CUDA_REPLAY_COPIED && !timed && !notify;
 }
 
 bool cuda_graph_launch(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error) {

@@ -100,7 +100,7 @@ void cuda_program_free_lost(struct cuda_device *device) {
   struct cuda_program *program = atomic_exchange(&device->lost, NULL);
   while (program) {
     struct cuda_program *next = program->next_lost;
-    free(program->board); /* what it has of the driver's is lost, too */
+    free(program->mailbox); /* what it has of the driver's is lost, too */
     free(program);
     program = next;
   }
@@ -124,7 +124,7 @@ static bool close_slots(struct cuda_program *program) {
   if (program->memory) {
     (void)CUDA_CALL(device, &error, cudaFree, program->memory);
   }
-  cuda_board_close(program); /* after the graphs that know it */
+  cuda_mailbox_close(program); /* after the graphs that know it */
   cuda_share_give_back((struct cuda_device *)device, program->share);
   return !gpu_device_is_dead(device, NULL);
 }
@@ -360,9 +360,9 @@ bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_fram
   struct cuda_program *program = (struct cuda_program *)base;
   struct gpu_device *device = base->device;
   struct cuda_slot *slot = &program->slots[index];
-  slot->resident = cuda_board_takes(program, frame);
+  slot->resident = cuda_mailbox_takes(program, frame);
   if (slot->resident) {
-    return cuda_board_submit(slot, frame, error);
+    return cuda_mailbox_submit(slot, frame, error);
   }
   slot->timing = choose_timing(program, frame->timed);
   slot->anchor = cuda_clock_current((struct cuda_device *)device);
@@ -381,7 +381,7 @@ bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_fram
   slot->way = cuda_graph_way(slot, &slot->pass);
   slot->pass.answers = cuda_graph_answers(program, slot->way, slot->pass.timed, frame->notify);
   if (slot->pass.answers) {
-    cuda_board_ring(slot);
+    cuda_mailbox_ring(slot);
   }
   atomic_store(&slot->holder, program->hands_any ? CUDA_STAGE : CUDA_LANE);
   if (cuda_enter(device, error) && (!slot->pass.timed || cuda_clock_begin(slot, error)) && enqueue(slot, 0, error)) {
@@ -403,13 +403,13 @@ enum gpu_progress cuda_ask(struct gpu_program *base, unsigned index, struct gpu_
   if (atomic_load_explicit(&slot->holder, memory_order_acquire) != CUDA_LANE) {
     return GPU_PENDING;
   }
-  if (slot->resident && !cuda_board_attend(slot, error)) {
+  if (slot->resident && !cuda_mailbox_attend(slot, error)) {
     return GPU_DEAD;
   }
-  if (slot->pass.answers && !cuda_board_is_to_ask(slot)) {
+  if (slot->pass.answers && !cuda_mailbox_is_to_ask(slot)) {
     return GPU_PENDING;
   }
-  cudaError_t status = slot->last ? cudaEventQuery(slot->last) : cudaStreamQuery(cuda_board_stream(slot));
+  cudaError_t status = slot->last ? cudaEventQuery(slot->last) : cudaStreamQuery(cuda_mailbox_stream(slot));
   char what[64] = "";
   if (status != cudaSuccess && status != cudaErrorNotReady) { /* this is polled, and text takes its time */
     snprintf(what, sizeof what, "frame %llu in slot %u", (unsigned long long)slot->sequence, index);
@@ -432,7 +432,7 @@ bool cuda_arm(struct gpu_program *base, unsigned index, struct gpu_error *error)
     return true;
   }
   if (cuda_enter(base->device, error) &&
-      (slot->resident ? cuda_board_arm(slot, error) : cuda_sequence_notify(slot, slot->stream, error))) {
+      (slot->resident ? cuda_mailbox_arm(slot, error) : cuda_sequence_notify(slot, slot->stream, error))) {
     slot->launched++;
     slot->notified = true;
     return true;

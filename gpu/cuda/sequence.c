@@ -180,7 +180,7 @@ bool cuda_sequence_notify(struct cuda_slot *slot, cudaStream_t stream, struct gp
 
 bool cuda_sequence_end(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
   return copy_out(slot, pass, error) && (!pass->notify || cuda_sequence_notify(slot, slot->stream, error)) &&
-         (!pass->answers || cuda_board_enqueue(slot, error));
+         (!pass->answers || cuda_mailbox_enqueue(slot, error));
 }
 
 static bool is_last(const struct cuda_program *program, unsigned part) { return part + 1 == program->part_count; }
@@ -220,7 +220,7 @@ enum gpu_progress cuda_told(struct gpu_program *base, unsigned index) {
     return GPU_PENDING;
   }
   bool is_done = slot->pass.answers
-                     ? cuda_board_answered(slot)
+                     ? cuda_mailbox_answered(slot)
                      : slot->notified && atomic_load_explicit(&slot->returned, memory_order_acquire) == slot->launched;
   slot->seen = slot->seen || is_done;
   return is_done ? GPU_DONE : GPU_PENDING;

@@ -219,8 +219,8 @@ static bool settle(struct cuda_program *program, struct gpu_error *error) {
   struct trials trials = {0};
   bool is_open = find_ways(base, &trials) > 1 || base->options.timed_one_in == GPU_TIMED_AUTO;
   bool decides = base->options.spared == 0 && is_open;
-  bool needs_board = trials.wanted[CUDA_REPLAY_COPIED][0] && !base->options.notify;
-  if ((needs_board && !cuda_board_open(program, error)) || !make_graphs(program, &trials, error) ||
+  bool needs_mailbox = trials.wanted[CUDA_REPLAY_COPIED][0] && !base->options.notify;
+  if ((needs_mailbox && !cuda_mailbox_open(program, error)) || !make_graphs(program, &trials, error) ||
       !measure_all(base, decides, &trials, error)) {
     return false;
   }
@@ -240,7 +240,7 @@ static bool settle_resident(struct cuda_program *program, struct gpu_error *erro
   cuda_choose(program, CUDA_STEPS);
   program->base.copies_by_kernel = true;
   program->base.timed_one_in = 0;
-  return cuda_board_stay(program, error);
+  return cuda_mailbox_stay(program, error);
 }
 
 bool cuda_warm_up(struct gpu_program *base, struct gpu_error *error) {

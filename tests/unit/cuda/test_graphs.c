@@ -171,7 +171,7 @@ START_TEST(graphs_are_kept_of_one_way) {
   unsigned alive = fake_alive();
   ck_assert_msg(gpu_program_warm_up(program, &problem), "%s", problem.text);
   ck_assert_uint_eq(fake_alive() - alive,
-                    PROGRAM_SLOTS * (_i ? 2U : 1U) + (_i ? 1U : 0U)); /* and the board of frames without times */
+                    PROGRAM_SLOTS * (_i ? 2U : 1U) + (_i ? 1U : 0U)); /* and the mailbox of frames without times */
 }
 END_TEST
 

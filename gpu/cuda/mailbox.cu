@@ -1,8 +1,8 @@
-/* What tells of a frame, and the kernel that stays: board.h says how. */
+/* What tells of a frame, and the kernel that stays: mailbox.h says how. */
 #include "gpu/stages/launch.cuh"
 
 extern "C" {
-#include "gpu/cuda/board.h"
+#include "gpu/cuda/mailbox.h"
 #include "gpu/stages/affine.h"
 #include "gpu/stages/fault.h"
 #include "gpu/stages/threshold.h"
@@ -11,7 +11,7 @@ extern "C" {
 
 namespace {
 
-enum { THREADS = 512, LOADS = 4, LOOKS = 4 }; /* looks at a bell, for one at the clock */
+enum { THREADS = 512, LOADS = 4, LOOKS = 4 }; /* looks at a doorbell, for one at the clock */
 
 __device__ uint64_t resident_now() {
   uint64_t ns;
@@ -39,7 +39,7 @@ __device__ uint4 resident_load(const uint4 *from) {
   return pack;
 }
 
-template <typename Constants> __device__ Constants resident_constants(const board_step &step) {
+template <typename Constants> __device__ Constants resident_constants(const mailbox_step &step) {
   return *reinterpret_cast<const Constants *>(step.constants);
 }
 
@@ -59,9 +59,9 @@ __device__ uint8_t work_sample(uint8_t value, work_constants constants) {
 }
 
 /* All stages of a few samples, which stay in registers. */
-template <typename Sample, int Count> __device__ void resident_steps(const board_shift &shift, Sample *samples) {
-  for (unsigned k = 0; k < shift.length; k++) {
-    const board_step &step = shift.steps[k];
+template <typename Sample, int Count> __device__ void resident_steps(const resident_run &run, Sample *samples) {
+  for (unsigned k = 0; k < run.length; k++) {
+    const mailbox_step &step = run.steps[k];
     switch (step.kind) {
     case RESIDENT_AFFINE:
 #pragma unroll
@@ -89,15 +89,15 @@ template <typename Sample, int Count> __device__ void resident_steps(const board
 }
 
 /* One frame, by one block. A load from the host takes a microsecond, so each thread has several under way at once. */
-template <typename Sample> __device__ void resident_frame(const board_shift &shift, unsigned slot) {
+template <typename Sample> __device__ void resident_frame(const resident_run &run, unsigned slot) {
   constexpr int width = sizeof(uint4) / sizeof(Sample);
   union {
     uint4 pack;
     Sample samples[width];
   } values[LOADS];
-  const uint4 *const from = static_cast<const uint4 *>(shift.inputs[slot]);
-  uint4 *const to = static_cast<uint4 *>(shift.outputs[slot]);
-  const uint64_t packs = shift.samples / width;
+  const uint4 *const from = static_cast<const uint4 *>(run.inputs[slot]);
+  uint4 *const to = static_cast<uint4 *>(run.outputs[slot]);
+  const uint64_t packs = run.samples / width;
   for (uint64_t first = threadIdx.x; first < packs; first += LOADS * THREADS) {
 #pragma unroll
     for (int i = 0; i < LOADS; i++) {
@@ -108,51 +108,51 @@ template <typename Sample> __device__ void resident_frame(const board_shift &shi
 #pragma unroll
     for (int i = 0; i < LOADS; i++) {
       if (first + i * THREADS < packs) {
-        resident_steps<Sample, width>(shift, values[i].samples);
+        resident_steps<Sample, width>(run, values[i].samples);
         to[first + i * THREADS] = values[i].pack;
       }
     }
   }
   const uint64_t last = packs * width + threadIdx.x;
-  if (last < shift.samples) {
-    Sample sample = static_cast<const volatile Sample *>(shift.inputs[slot])[last];
-    resident_steps<Sample, 1>(shift, &sample);
-    static_cast<Sample *>(shift.outputs[slot])[last] = sample;
+  if (last < run.samples) {
+    Sample sample = static_cast<const volatile Sample *>(run.inputs[slot])[last];
+    resident_steps<Sample, 1>(run, &sample);
+    static_cast<Sample *>(run.outputs[slot])[last] = sample;
   }
 }
 
 #ifdef FRAMED_FAULTS
-__device__ void resident_strike(const board_shift &shift, const board_line &bell) {
-  const bool strikes = *const_cast<const volatile uint32_t *>(&bell.strikes) != 0;
-  for (unsigned k = 0; k < shift.length && strikes; k++) {
-    const fault_kind kind = *reinterpret_cast<const fault_kind *>(shift.steps[k].constants); /* the first of its constants */
-    if (shift.steps[k].kind == RESIDENT_FAULT && kind == FAULT_ILLEGAL) {
+__device__ void resident_strike(const resident_run &run, const mailbox_line &doorbell) {
+  const bool strikes = *const_cast<const volatile uint32_t *>(&doorbell.strikes) != 0;
+  for (unsigned k = 0; k < run.length && strikes; k++) {
+    const fault_kind kind = *reinterpret_cast<const fault_kind *>(run.steps[k].constants); /* the first of its constants */
+    if (run.steps[k].kind == RESIDENT_FAULT && kind == FAULT_ILLEGAL) {
       *reinterpret_cast<volatile uint64_t *>(uintptr_t(64)) = 1;
     }
-    while (shift.steps[k].kind == RESIDENT_FAULT && kind == FAULT_HANG) {
+    while (run.steps[k].kind == RESIDENT_FAULT && kind == FAULT_HANG) {
       __nanosleep(1000);
     }
   }
 }
 #endif
 
-/* Whether the shift is to end, which any of its blocks may find and all of them see. */
-__device__ bool resident_is_over(const board_shift &shift, uint64_t began) {
-  volatile board_backroom *room = shift.backroom;
+/* Whether the run is to end, which any of its blocks may find and all of them see. */
+__device__ bool resident_is_over(const resident_run &run, uint64_t began) {
+  volatile resident_shared *shared = run.shared;
   const uint64_t now = resident_now();
-  const uint64_t active = room->active > began ? room->active : began;
-  if (room->closing != shift.number && (now - began > shift.most_ns || (now > active && now - active > shift.linger_ns))) {
-    room->closing = shift.number;
+  const uint64_t active = shared->active > began ? shared->active : began;
+  if (shared->closing != run.number && (now - began > run.most_ns || (now > active && now - active > run.linger_ns))) {
+    shared->closing = run.number;
   }
-  return room->closing == shift.number;
+  return shared->closing == run.number;
 }
 
-/* One thread of a block: waits for another number than `seen` at the bell; `seen`: it is time to leave. */
-__device__ uint32_t resident_wait(const board_shift &shift, const board_line &bell, uint32_t seen, uint64_t began,
+/* One thread of a block: waits for another number than `seen` at the doorbell; `seen`: it is time to leave. */
+__device__ uint32_t resident_wait(const resident_run &run, const mailbox_line &doorbell, uint32_t seen, uint64_t began,
                                   unsigned *looks) {
   for (;;) {
-    const uint32_t number = resident_listen(&bell.word);
-    if (++*looks % LOOKS == 0 && resident_is_over(shift, began)) {
+    const uint32_t number = resident_listen(&doorbell.word);
+    if (++*looks % LOOKS == 0 && resident_is_over(run, began)) {
       return seen;
     }
     if (number != seen) {
@@ -162,59 +162,59 @@ __device__ uint32_t resident_wait(const board_shift &shift, const board_line &be
 }
 
 /* The last one to leave tells. */
-__device__ void resident_leave(const board_shift &shift) {
+__device__ void resident_leave(const resident_run &run) {
   __threadfence_system();
-  if (atomicAdd(&shift.backroom->gone, 1) == gridDim.x - 1) {
-    shift.backroom->gone = 0;
-    resident_say(&shift.board->left.word, shift.number);
+  if (atomicAdd(&run.shared->gone, 1) == gridDim.x - 1) {
+    run.shared->gone = 0;
+    resident_say(&run.mailbox->left.word, run.number);
   }
 }
 
-__global__ void __launch_bounds__(THREADS) resident_kernel(const __grid_constant__ board_shift shift) {
+__global__ void __launch_bounds__(THREADS) resident_kernel(const __grid_constant__ resident_run run) {
   __shared__ uint32_t rung;
   const unsigned slot = blockIdx.x;
-  const board_line &bell = shift.board->bells[slot];
+  const mailbox_line &doorbell = run.mailbox->doorbells[slot];
   const uint64_t began = resident_now();
   unsigned looks = 0; /* so that the first one hears what was rung before */
-  uint32_t seen = resident_listen(&shift.board->answers[slot].word);
+  uint32_t seen = resident_listen(&run.mailbox->answers[slot].word);
   for (;;) {
     if (threadIdx.x == 0) {
-      rung = resident_wait(shift, bell, seen, began, &looks);
+      rung = resident_wait(run, doorbell, seen, began, &looks);
     }
     __syncthreads();
     if (rung == seen) {
       break;
     }
 #ifdef FRAMED_FAULTS
-    resident_strike(shift, bell);
+    resident_strike(run, doorbell);
 #endif
-    if (shift.floats) {
-      resident_frame<float>(shift, slot);
+    if (run.floats) {
+      resident_frame<float>(run, slot);
     } else {
-      resident_frame<uint8_t>(shift, slot);
+      resident_frame<uint8_t>(run, slot);
     }
     seen = rung;
     __syncthreads(); /* all of the block have written, and have read `rung` */
     if (threadIdx.x == 0) {
-      resident_say(&shift.board->answers[slot].word, seen);
-      *const_cast<volatile uint64_t *>(&shift.backroom->active) = resident_now();
+      resident_say(&run.mailbox->answers[slot].word, seen);
+      *const_cast<volatile uint64_t *>(&run.shared->active) = resident_now();
     }
   }
   if (threadIdx.x == 0) {
-    resident_leave(shift);
+    resident_leave(run);
   }
 }
 
-__global__ void answer_kernel(const uint32_t *bell, uint32_t *answer) { resident_say(answer, resident_listen(bell)); }
+__global__ void answer_kernel(const uint32_t *doorbell, uint32_t *answer) { resident_say(answer, resident_listen(doorbell)); }
 
 } // namespace
 
-extern "C" int cuda_board_answer(board *words, unsigned slot, void *stream) {
-  answer_kernel<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(&words->bells[slot].word, &words->answers[slot].word);
+extern "C" int cuda_mailbox_answer(mailbox *words, unsigned slot, void *stream) {
+  answer_kernel<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(&words->doorbells[slot].word, &words->answers[slot].word);
   return cudaGetLastError();
 }
 
-extern "C" int cuda_board_launch(const board_shift *shift, void *stream) {
-  resident_kernel<<<shift->slots, THREADS, 0, static_cast<cudaStream_t>(stream)>>>(*shift);
+extern "C" int cuda_mailbox_launch(const resident_run *run, void *stream) {
+  resident_kernel<<<run->slots, THREADS, 0, static_cast<cudaStream_t>(stream)>>>(*run);
   return cudaGetLastError();
 }

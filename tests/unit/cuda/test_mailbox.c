@@ -2,45 +2,45 @@
 #include "tests/unit/cuda/fake_world.h"
 #include "tests/unit/cuda/fixture.h"
 
-#include "gpu/cuda/board.h"
+#include "gpu/cuda/mailbox.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* -- a kernel that stays, as the fake runtime has it ---------------------------------------------------------------- */
 
-static unsigned launches, deaf; /* so many of the next ones leave without having heard a bell */
+static unsigned launches, deaf; /* so many of the next ones leave without having heard a doorbell */
 static unsigned seed;
-static struct board_shift shifts[64]; /* of which few are on a stream at once */
+static struct resident_run runs[64]; /* of which few are on a stream at once */
 
 /* Adds one to each sample, whatever the steps are. */
-static void answer(const struct board_shift *shift, unsigned slot, uint32_t number) {
-  const unsigned char *input = shift->inputs[slot];
-  unsigned char *output = shift->outputs[slot];
-  for (uint64_t i = 0; i < shift->samples; i++) {
+static void answer(const struct resident_run *run, unsigned slot, uint32_t number) {
+  const unsigned char *input = run->inputs[slot];
+  unsigned char *output = run->outputs[slot];
+  for (uint64_t i = 0; i < run->samples; i++) {
     output[i] = (unsigned char)(input[i] + 1);
   }
-  atomic_store(&shift->board->answers[slot].word, number);
+  atomic_store(&run->mailbox->answers[slot].word, number);
 }
 
 static void stay(void *argument) {
-  const struct board_shift *shift = argument;
-  bool hears = deaf == 0 || shift->linger_ns == 0;
+  const struct resident_run *run = argument;
+  bool hears = deaf == 0 || run->linger_ns == 0;
   deaf -= !hears;
-  for (unsigned slot = 0; slot < shift->slots && hears; slot++) {
-    uint32_t number = atomic_load(&shift->board->bells[slot].word);
-    if (number != atomic_load(&shift->board->answers[slot].word)) {
-      answer(shift, slot, number);
+  for (unsigned slot = 0; slot < run->slots && hears; slot++) {
+    uint32_t number = atomic_load(&run->mailbox->doorbells[slot].word);
+    if (number != atomic_load(&run->mailbox->answers[slot].word)) {
+      answer(run, slot, number);
     }
   }
-  atomic_store(&shift->board->left.word, shift->number);
+  atomic_store(&run->mailbox->left.word, run->number);
 }
 
-int cuda_board_launch(const struct board_shift *shift, void *stream) {
+int cuda_mailbox_launch(const struct resident_run *run, void *stream) {
   cudaError_t status = fake_begin_on_stream(stream);
-  struct board_shift *own = &shifts[launches % 64];
+  struct resident_run *own = &runs[launches % 64];
   if (status == cudaSuccess) {
-    *own = *shift;
+    *own = *run;
     launches++;
     fake_launch(stream, stay, own, KERNEL_NS);
   }
@@ -48,12 +48,12 @@ int cuda_board_launch(const struct board_shift *shift, void *stream) {
 }
 
 static void tell(void *argument) {
-  struct board_line *const answer_line = argument;
-  const struct board_line *bell = answer_line - (offsetof(struct board, answers) / sizeof *bell);
-  atomic_store(&answer_line->word, atomic_load(&bell->word));
+  struct mailbox_line *const answer_line = argument;
+  const struct mailbox_line *doorbell = answer_line - (offsetof(struct mailbox, answers) / sizeof *doorbell);
+  atomic_store(&answer_line->word, atomic_load(&doorbell->word));
 }
 
-int cuda_board_answer(struct board *words, unsigned slot, void *stream) {
+int cuda_mailbox_answer(struct mailbox *words, unsigned slot, void *stream) {
   cudaError_t status = fake_begin_on_stream(stream);
   if (status == cudaSuccess) {
     fake_launch(stream, tell, &words->answers[slot], 0);
@@ -259,9 +259,9 @@ START_TEST(replayed_frames_answer) {
 }
 END_TEST
 
-Suite *board_suite(void);
-Suite *board_suite(void) {
-  Suite *suite = suite_create("board");
+Suite *mailbox_suite(void);
+Suite *mailbox_suite(void) {
+  Suite *suite = suite_create("mailbox");
   TCase *group = tcase_create("fake");
   tcase_add_checked_fixture(group, set_up, tear_down);
   tcase_set_timeout(group, 120);
