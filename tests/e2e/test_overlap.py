@@ -18,7 +18,7 @@ SIZE = 65536
 HEAVY = {"work": {"rounds": 300 if BACKEND == "cpu" else 30000}}  # longer than anything else that a frame goes through
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 KEYS = {"ratio", "speedup", "ideal_speedup", "bound_by", "advice", "improve", "gain", "slots", "kernels_at_once", "turnaround_us", "host_us",
-        "service_us", "succession_us", "alone_us"}
+        "service_us", "succession_us", "alone_us", "devices"}
 
 
 def framectl(place, *arguments, seconds=20):

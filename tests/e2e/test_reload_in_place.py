@@ -175,7 +175,8 @@ def test_what_was_open_for_models_that_nobody_runs_is_closed(place):
             model_file(place, factor=factor)
             change(daemon, entries, models=models)
         wait_until(lambda: shadows() == 1, lambda: f"only the last one is left: {shadows()}")
-        assert [name for name in open_files(daemon) if "(deleted)" in name and ".onnx" in name] == []
+        wait_until(lambda: not any("(deleted)" in name and ".onnx" in name for name in open_files(daemon)),
+                   lambda: f"their files are closed: {open_files(daemon)}")
 
 
 def test_a_hang_while_other_stages_wait_for_it(place):
