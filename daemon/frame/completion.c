@@ -95,16 +95,16 @@ static void say_hang(struct flow *flow, const struct slot *slot, const char *wha
            "if the stages may really take that long, raise gpu.timeout");
 }
 
-void completion_check(struct flow *flow, int64_t timeout_ns, int64_t now) {
+bool completion_check(struct flow *flow, int64_t timeout_ns, int64_t now) {
   struct slot *slot = slot_oldest(&flow->ring, SLOT_RUNNING);
   if (!slot || flow->device_dead) {
-    return;
+    return false;
   }
   /* Whether a frame is done is not taken from this answer: its callback may still be on its way. */
   enum gpu_progress state = completion_ask(flow, slot);
   if (state == GPU_DEAD) {
     flow_lose_device(flow, slot);
-    return;
+    return false;
   }
   int64_t own = flow->account->now.last_completion;
   int64_t others = atomic_load_explicit(flow_device(flow, slot)->completion, memory_order_relaxed);
@@ -114,6 +114,7 @@ void completion_check(struct flow *flow, int64_t timeout_ns, int64_t now) {
   } else if (state == GPU_PENDING && now - own > OTHERS_EXCUSE * timeout_ns) {
     say_hang(flow, slot, "only others' completions", OTHERS_EXCUSE * timeout_ns);
   }
+  return state == GPU_DONE && gpu_told(flow->program, slot->index) == GPU_DONE;
 }
 
 unsigned completion_fail(struct flow *flow, int64_t now) {

@@ -13,8 +13,9 @@
 bool completion_turn(struct flow *flow);
 
 /* The question that no callback answers: is the device alive? Also finds a hang: nothing completed for `timeout_ns` on
- * the device of any session while a frame runs there, or nothing of this session's for some times as long. */
-void completion_check(struct flow *flow, int64_t timeout_ns, int64_t now);
+ * the device of any session while a frame runs there, or nothing of this session's for some times as long. True: the oldest
+ * frame is known to be done, so that a turn is due: what was to wake the lane may be stuck behind a younger one that hangs. */
+bool completion_check(struct flow *flow, int64_t timeout_ns, int64_t now);
 
 /* After device_dead: frames on the device get the fate `gpu_fault`. Returns how many. */
 unsigned completion_fail(struct flow *flow, int64_t now);

@@ -303,9 +303,9 @@ void session_tick(struct runner *runner, int64_t now) {
   struct session *session = (struct session *)runner;
   excuse_standstill(session, now);
   source_tick(&session->source, now);
-  completion_check(&session->flow, session->setup.gpu_timeout_ns, now);
+  bool owed = completion_check(&session->flow, session->setup.gpu_timeout_ns, now);
   session_watch_client(session, now);
-  bool owed = session->shares && channel_is_owed(&session->channel); /* what a client is done with, it does not ring for */
+  owed |= session->shares && channel_is_owed(&session->channel); /* what a client is done with, it does not ring for */
   owed |= owes_acknowledgement(session) || keeps_producer_waiting(session, now);
   if ((session->flow.device_dead && !session->fault_told) || session->idle_owed || owed) {
     lane_schedule(&session->runner);

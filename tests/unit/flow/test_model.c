@@ -306,6 +306,7 @@ static void one_step(int64_t now) {
     complete_one();
     break;
   case 4:
+    CHECK(completion_check(&flow, INT64_C(1) << 58, now) == (counts[RUNNING] > 0 && frames[oldest(RUNNING)].done_on_device));
     completion_turn(&flow);
     model_complete();
     break;
