@@ -8,8 +8,8 @@
 
 #include "daemon/frame/flow.h"
 
-/* RUNNING frames that are done become DONE. With `spin` the device is asked for one at most, so that the frame it makes room for
- * is there before it is asked again; of the others those become DONE that are known to be. True if one did. */
+/* RUNNING frames that are done become DONE. With `spin` the device is asked for one at most, so that the frame it makes room
+ * for is there before it is asked again; of the others those become DONE that are known to be. True if one did. */
 bool completion_turn(struct flow *flow);
 
 /* The question that no callback answers: is the device alive? Also finds a hang: nothing completed for `timeout_ns` on

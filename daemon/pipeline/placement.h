@@ -28,7 +28,8 @@ struct placement_device {
 };
 
 /* Index of the device that is open and has room for `needed` bytes, with the fewest sessions of the pipeline, of such the least
- * loaded, and the first of equals; `count`: there is none. The sessions of others may all be idle: a pipeline fans out by itself. */
+ * loaded, and the first of equals; `count`: there is none. The sessions of others may all be idle: a pipeline fans out by
+ * itself. */
 unsigned placement_device(const struct placement_device *devices, unsigned count, size_t needed);
 
 #endif

@@ -54,7 +54,8 @@ static const struct command {
     {"scale", "[--json] [--quick] [--backend cpu|cuda] [--devices N] [--simulate] [FILE]",
      "a pipeline on 1, 2, 4 and more devices",
      "Starts a daemon of its own and sends 4 MiB frames in shared memory through pipelines on 1, 2, 4 and more devices, with\n"
-     "two sessions on each: affine, which the link bounds, and work, which the device bounds, or the model of FILE. Beside each:\n"
+     "two sessions on each: affine, which the link bounds, and work, which the device bounds, or the model of FILE. Beside "
+     "each:\n"
      "that many times the rate of one device, and loops without a daemon on all these devices at once.\n"
      "  --devices N    at most so many (default: all that there are; the cpu backend appears as 4)\n"
      "  --simulate     instead: 10,000 cameras on 8 to 64 devices, by a model of what one device here does, held beside that",

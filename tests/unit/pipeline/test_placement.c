@@ -62,8 +62,9 @@ START_TEST(a_session_goes_to_the_least_loaded_device_that_it_may_have) {
 END_TEST
 
 START_TEST(a_pipeline_fans_out_whatever_others_have) {
-  struct placement_device devices[4] = {
-      {.is_open = true, .load = 900, .room = 1000}, {.is_open = true, .load = 500, .room = 1000}, {.is_open = true, .room = 1000}};
+  struct placement_device devices[4] = {{.is_open = true, .load = 900, .room = 1000},
+                                        {.is_open = true, .load = 500, .room = 1000},
+                                        {.is_open = true, .room = 1000}};
   for (unsigned i = 0; i < 7; i++) {
     unsigned at = placement_device(devices, 4, 10);
     devices[at].load += 7;
