@@ -3,9 +3,10 @@
  * life and what they are told), inputs_events.c (what their sessions tell), inputs_file.c (producers that are files),
  * inputs_admit.c (how producers that connect get their seats) and inputs_image.c (how inputs are handed over) are its source
  * side; outputs.c (their life, FIFOs), outputs_files.c (regular files), outputs_readers.c (readers that connect) and
- * outputs_image.c (how outputs are handed over) its sink side. Of the pipeline itself snapshot.c reads what can be known,
- * watch.c follows what goes wrong, states.c says which event leads where, image.c hands it over, run.c is what it does while it
- * runs, restage.c has it go on with other stages, and pipeline.c takes and gives back what it needs. Each uses those before it.
+ * outputs_image.c (how outputs are handed over) its sink side. Of the pipeline itself questions.c and snapshot.c read what can
+ * be known, watch.c follows what goes wrong, states.c says which event leads where, image.c hands it over, run.c is what it
+ * does while it runs, commands.c what it is told, restage.c has it go on with other stages, and pipeline.c takes and gives back
+ * what it needs. Each uses those before it.
  */
 #ifndef FRAMED_PIPELINE_PRIVATE_H
 #define FRAMED_PIPELINE_PRIVATE_H
@@ -327,11 +328,17 @@ bool pipeline_adopt_outputs(struct pipeline *pipeline, const struct pipeline *le
 /* restage.c: all sessions go by the other stages. */
 void pipeline_on_changed(struct pipeline *pipeline);
 
-/* run.c: what the sessions, the sink and waiting requests call. */
+/* run.c: what the sessions and the sink call; answers to those who wait for what will not come; all sessions are held; a
+ * document with the state, which the caller owns. */
 void pipeline_on_session_event(void *context, const struct session_event *event);
 void pipeline_on_sink_event(void *context, const struct sink_event *event);
 void pipeline_on_record_event(void *context, const struct sink_event *event);
 void pipeline_on_record_stopped(void *context);
+void pipeline_answer_pending(struct pipeline *pipeline, const char *why);
+void pipeline_on_held(struct pipeline *pipeline);
+json_t *pipeline_state_document(const struct pipeline *pipeline);
+
+/* commands.c: for requests that waited too long. */
 void pipeline_on_pause_expired(void *owner, server_answer *answer, void *context);
 void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context);
 
@@ -363,12 +370,14 @@ void pipeline_forget_readings(struct pipeline *pipeline);
 /* watch.c: it starts, and what was before is not watched. */
 void pipeline_watch_begin(struct pipeline *pipeline);
 
-/* snapshot.c: sums over all sessions, and what the session that is furthest down the flow waits for. */
+/* snapshot.c: sums over all sessions. */
 void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger);
+/* questions.c: what the session that is furthest down the flow waits for. */
 enum session_waiting pipeline_waiting(const struct pipeline *pipeline);
 /* When a frame last came, and when one last went out: CLOCK_MONOTONIC ns; 0: never. */
 int64_t pipeline_last_in(const struct pipeline *pipeline);
 int64_t pipeline_last_out(const struct pipeline *pipeline);
+/* snapshot.c. */
 void pipeline_read(const struct pipeline *pipeline, struct reading *reading);
 /* Of that, how long the engines of its devices have worked. */
 void pipeline_read_served(const struct pipeline *pipeline, struct reading *reading);

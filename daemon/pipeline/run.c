@@ -9,8 +9,6 @@
 #include "daemon/frame/retry.h"
 #include "daemon/pipeline/private.h"
 
-#define PAUSE_LIMIT (2 * NS_PER_S) /* many times the longest turn of a lane */
-
 static void log_share(const struct pipeline *pipeline) {
   const char *name = pipeline->config->name;
   struct gpu_share share;
@@ -136,7 +134,7 @@ bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
   return true;
 }
 
-static void answer_pending(struct pipeline *pipeline, const char *why) {
+void pipeline_answer_pending(struct pipeline *pipeline, const char *why) {
   server_answer *answer;
   void *context;
   while (pending_take(&pipeline->pauses, &answer, &context)) {
@@ -153,7 +151,7 @@ void pipeline_quiesce(struct pipeline *pipeline, bool for_good) {
   }
   pipeline_move(pipeline, HAPPENS_QUIESCE);
   pipeline->for_good = for_good;
-  answer_pending(pipeline, for_good ? "was stopped" : "was held for a reload or a restart");
+  pipeline_answer_pending(pipeline, for_good ? "was stopped" : "was held for a reload or a restart");
   if (for_good && pipeline_sink_has_ended(pipeline)) {
     pipeline_stop(pipeline);
     return;
@@ -197,7 +195,7 @@ void pipeline_stop(struct pipeline *pipeline) {
   }
   pipeline->cut = true;
   pipeline_move(pipeline, HAPPENS_STOP);
-  answer_pending(pipeline, "was stopped");
+  pipeline_answer_pending(pipeline, "was stopped");
   inputs_close(pipeline->inputs);
   inputs_stop(pipeline->inputs);
 }
@@ -208,7 +206,7 @@ static void pipeline_tell(struct pipeline *pipeline, enum pipeline_event event, 
   pipeline->setup.listener(pipeline->setup.context, pipeline, event, fault);
 }
 
-static json_t *state_document(const struct pipeline *pipeline) {
+json_t *pipeline_state_document(const struct pipeline *pipeline) {
   return json_pack("{s:b, s:s, s:s}", "ok", 1, "pipeline", pipeline->config->name, "state",
                    pipeline_state_names[pipeline->state]);
 }
@@ -217,11 +215,11 @@ static void grant(const struct pipeline *pipeline, struct pending_requests *requ
   server_answer *answer;
   void *context;
   while (pending_take(requests, &answer, &context)) {
-    answer(context, 200, state_document(pipeline));
+    answer(context, 200, pipeline_state_document(pipeline));
   }
 }
 
-static void on_held(struct pipeline *pipeline) {
+void pipeline_on_held(struct pipeline *pipeline) {
   if (inputs_held(pipeline->inputs)) {
     grant(pipeline, &pipeline->pauses);
   }
@@ -313,7 +311,7 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
     }
     break;
   case SESSION_HELD:
-    on_held(pipeline);
+    pipeline_on_held(pipeline);
     break;
   case SESSION_IDLE:
     on_idle(pipeline);
@@ -357,100 +355,4 @@ void pipeline_abandon(struct pipeline *pipeline) {
   if (pipeline->record) {
     outputs_close(pipeline->record);
   }
-}
-
-/* -- commands ---------------------------------------------------------------------------------------------------- */
-
-static const char *const waiting_texts[] = {
-    [WAITING_FOR_NOTHING] = "",
-    [WAITING_FOR_PRODUCER] = "",
-    [WAITING_FOR_FRAMES] = ": it waits for the rest of a frame",
-    [WAITING_FOR_GPU] = ": it waits for the GPU",
-    [WAITING_FOR_READER] = ": it waits for a reader to take its results",
-    [WAITING_FOR_RESUME] = "",
-};
-
-/* The answer comes when the lanes know of the pause, so that no frame that comes after it is taken. */
-static void pause_frames(struct pipeline *pipeline, server_answer *answer, void *context) {
-  if (!pending_add(&pipeline->pauses, PAUSE_LIMIT, answer, context)) {
-    return;
-  }
-  if (pipeline_move(pipeline, HAPPENS_PAUSE)) {
-    inputs_hold(pipeline->inputs, false);
-    log_event(LOG_PAUSED, pipeline->config->name, "paused: no frames are taken until it is resumed");
-  }
-  on_held(pipeline);
-}
-
-static void resume_frames(struct pipeline *pipeline) {
-  if (pipeline_move(pipeline, HAPPENS_RESUME)) {
-    inputs_resume(pipeline->inputs);
-    trouble_mend(&pipeline->trouble);
-    log_event(LOG_RESUMED, pipeline->config->name, "resumed");
-    answer_pending(pipeline, "was resumed");
-  }
-}
-
-static void drain_frames(struct pipeline *pipeline, int64_t limit_ns, server_answer *answer, void *context) {
-  if (!pending_add(&pipeline->drains, limit_ns, answer, context) || pipeline->state == PIPELINE_DRAINING) {
-    return;
-  }
-  if (pipeline_move(pipeline, HAPPENS_DRAIN)) {
-    log_event(LOG_PAUSED, pipeline->config->name, "draining: no frames are taken until it is resumed");
-  }
-  inputs_hold(pipeline->inputs, false);
-}
-
-static void record_event(const struct pipeline *pipeline, server_answer *answer, void *context) {
-  if (!pipeline->recorder || pipeline->config->record.when == CONFIG_RECORD_ALWAYS) {
-    answer_error(answer, context, 409, "write record: {file: ..., when: event} in the pipeline",
-                 pipeline->recorder ? "pipeline '%s' is always recorded" : "pipeline '%s' is not recorded",
-                 pipeline->config->name);
-    return;
-  }
-  recorder_note_event(pipeline->recorder);
-  answer(context, 200, state_document(pipeline));
-}
-
-void pipeline_on_pause_expired(void *owner, server_answer *answer, void *context) {
-  const struct pipeline *pipeline = owner;
-  answer_error(answer, context, 504, "ask again, and framectl health whether a lane or a device hangs",
-               "pipeline '%s' may still take frames: its lane has not heard of the pause yet", pipeline->config->name);
-}
-
-void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context) {
-  struct pipeline *pipeline = owner;
-  struct ledger ledger;
-  pipeline_ledger(pipeline, &ledger);
-  const char *reason = waiting_texts[pipeline_waiting(pipeline)];
-  answer_error(answer, context, 504, "it goes on draining; ask again, or resume it",
-               "pipeline '%s' still has %" PRIu64 " frame%s in flight%s", pipeline->config->name, ledger.in_flight,
-               ledger.in_flight == 1 ? "" : "s", reason);
-}
-
-void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, int64_t limit_ns, server_answer *answer,
-                      void *context) {
-  if (pipeline->state == PIPELINE_STARTING || pipeline->state >= PIPELINE_STOPPING) {
-    answer_error(answer, context, 409, "try again when it is running", "pipeline '%s' is %s", pipeline->config->name,
-                 pipeline_state_names[pipeline->state]);
-    return;
-  }
-  switch (command) {
-  case PIPELINE_COMMAND_PAUSE:
-    pause_frames(pipeline, answer, context);
-    return;
-  case PIPELINE_COMMAND_RECORD:
-    record_event(pipeline, answer, context);
-    return;
-  case PIPELINE_COMMAND_RESUME:
-    resume_frames(pipeline);
-    break;
-  case PIPELINE_COMMAND_DRAIN:
-    if (pipeline->state != PIPELINE_DRAINED) {
-      drain_frames(pipeline, limit_ns, answer, context);
-      return;
-    }
-    break;
-  }
-  answer(context, 200, state_document(pipeline));
 }
