@@ -180,7 +180,8 @@ static bool adopt_known(struct engine *engine, const struct engine *address) {
     sound = absent->number < ENGINE_MOST_DEVICES && absent->why <= ENGINE_FAILED && image_is_time(absent->since);
   }
   for (unsigned i = 0; sound && i < ENGINE_MOST_DEVICES; i++) { /* those of absent devices are for when these come back */
-    sound = IMAGE_IS_FLAG(left->known[i].is_known);
+    const char *place = left->known[i].calibration.address;
+    sound = IMAGE_IS_FLAG(left->known[i].is_known) && memchr(place, '\0', sizeof left->known[i].calibration.address);
     if (sound) {
       engine->known[i] = left->known[i];
     }
