@@ -42,11 +42,36 @@ static const struct kept_file *find(const struct kept_file *list, unsigned count
   return NULL;
 }
 
+const struct kept_file *kept_find(const char *beginning) {
+  for (unsigned i = 0; i < remembered_count; i++) {
+    if (strncmp(remembered[i].path, beginning, strlen(beginning)) == 0) {
+      return &remembered[i];
+    }
+  }
+  return NULL;
+}
+
 int kept_open(const char *path, int flags, const struct kept_file *list, unsigned count) {
   const struct kept_file *file = find(list, count, path);
   file = file ? file : find(remembered, remembered_count, path);
   return file ? fcntl(file->descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
               : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
+}
+
+bool kept_read(int descriptor, void *bytes, size_t count) {
+  size_t done = 0;
+  while (done < count) {
+    ssize_t got = pread(descriptor, (char *)bytes + done, count - done, (off_t)done);
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got <= 0) {
+      errno = got < 0 ? errno : EBUSY; /* somebody made it shorter */
+      return false;
+    }
+    done += (size_t)got;
+  }
+  return true;
 }
 
 bool kept_hold(struct kept_file *file, const char *path, int descriptor) {

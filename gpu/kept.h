@@ -18,7 +18,10 @@ struct kept_file {
 int kept_open(const char *path, int flags, const struct kept_file *list, unsigned count);
 /* A file that is open: the descriptor is taken. False: there is no memory. */
 bool kept_hold(struct kept_file *file, const char *path, int descriptor);
-/* What was read from a file. False and errno if it cannot be kept. */
+/* Reads the first bytes of a file, without moving it: others may read it at the same time by the same descriptor. False and
+ * errno on error, which is EBUSY where there are not as many. */
+bool kept_read(int descriptor, void *bytes, size_t count);
+/* What was read from a file, or made of it. False and errno if it cannot be kept. */
 bool kept_copy(struct kept_file *file, const char *path, const void *bytes, size_t count);
 void kept_close(struct kept_file *file); /* idempotent */
 
@@ -26,8 +29,11 @@ void kept_close(struct kept_file *file); /* idempotent */
  */
 unsigned kept_list(const struct kept_file *file, struct kept_file *list, unsigned count, unsigned most);
 
-/* Whoever opens that path gets this file, until kept_forget(). The descriptor is taken. While nobody opens any. */
+/* Whoever opens that path gets this file, until kept_forget(). The descriptor is taken. While nobody opens any. What is no file
+ * of its own has a name that no path is, as of something in a file. */
 void kept_remember(const char *path, int descriptor);
+/* The file that is remembered by a name with this beginning, or NULL. */
+const struct kept_file *kept_find(const char *beginning);
 void kept_forget(void);
 
 #endif

@@ -17,7 +17,7 @@ enum {
   STAGE_MAX_PARAMETERS = 12,
   STAGE_MAX_NUMBERS = 4, /* length of a list of numbers, one for each channel */
   STAGE_CONSTANTS = 256, /* bytes of prepared constants, passed to a kernel by value */
-  STAGE_MAX_FILES = 2,
+  STAGE_MAX_FILES = 3,
   STAGE_TEXT = 400
 };
 

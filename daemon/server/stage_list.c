@@ -42,7 +42,7 @@ static enum exit_status print_one(const char *name) {
   const char *remedy = "";
   if (stage) {
     print_stage(stage);
-  } else if (frei0r_open(&plugin, name, problem, &remedy)) {
+  } else if (frei0r_open(&plugin, name, NULL, problem, &remedy)) {
     print_filter(name, &plugin);
   } else {
     fprintf(stderr, "framed: there is no stage '%s', and %s\n  %s\n", name, problem, remedy);
@@ -57,7 +57,7 @@ static void print_if_filter(const char *name) {
   struct frei0r_plugin plugin;
   char problem[STAGE_TEXT];
   const char *remedy;
-  if (frei0r_open(&plugin, name, problem, &remedy)) {
+  if (frei0r_open(&plugin, name, NULL, problem, &remedy)) {
     printf("  %-20s %s\n", name, plugin.info.explanation ? plugin.info.explanation : "");
   }
   fflush(stdout);

@@ -4,6 +4,9 @@
  * That a frame is done is seen by a look at memory, where an event would have to be recorded and asked for by calls of CUDA's,
  * which takes as long as all else that a lane does for a small frame. The device itself is asked now and then, since one that
  * is broken answers no more. A kernel that never ends is found as everywhere: by a frame that is not done in time.
+ *
+ * With sequence.c it forms a circle: a frame of a graph answers through the mailbox in its last step, and one of the mailbox is
+ * told of by the host function that ends every other frame.
  */
 #include "gpu/cuda/cuda.h"
 

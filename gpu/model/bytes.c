@@ -46,22 +46,6 @@ static bool check_size(const char *path, const struct stat *file, size_t least, 
   return true;
 }
 
-static bool read_all(int descriptor, unsigned char *bytes, size_t count) {
-  size_t done = 0;
-  while (done < count) {
-    ssize_t got = pread(descriptor, bytes + done, count - done, (off_t)done);
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    if (got <= 0) {
-      errno = got < 0 ? errno : EBUSY; /* somebody made it shorter */
-      return false;
-    }
-    done += (size_t)got;
-  }
-  return true;
-}
-
 /* -- reading ------------------------------------------------------------------------------------------------------------- */
 
 /* Where bytes are read from: files that are open, before the names of files. */
@@ -82,7 +66,7 @@ static unsigned char *read_file(const struct reading *reading, const char *path,
   } else if (check_size(path, &file, least, most, reading->error)) {
     *count = (size_t)file.st_size;
     bytes = malloc(*count);
-    if (!bytes || !read_all(descriptor, bytes, *count)) {
+    if (!bytes || !kept_read(descriptor, bytes, *count)) {
       refuse_errno(path, reading->error);
       free(bytes);
       bytes = NULL;

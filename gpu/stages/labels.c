@@ -18,14 +18,13 @@ static char *read_text(int file, size_t *length, const char **reason) {
     *reason = "it is not a regular file of 1 byte to 1 MiB";
     return NULL;
   }
-  char *memory = malloc(SPACE + (size_t)status.st_size + 1);
-  ssize_t got = memory ? pread(file, memory + SPACE, (size_t)status.st_size, 0) : -1;
-  if (got < 0) {
+  *length = (size_t)status.st_size;
+  char *memory = malloc(SPACE + *length + 1);
+  if (!memory || !kept_read(file, memory + SPACE, *length)) {
     *reason = strerror(errno);
     free(memory);
     return NULL;
   }
-  *length = (size_t)got;
   memory[SPACE + *length] = '\0';
   return memory;
 }

@@ -327,8 +327,10 @@ def test_after_a_fault_stages_go_on_with_the_files_that_they_had(place):
     """Whatever has become of them since, in their place or in place; a reload says what is wrong with them."""
     library, stand_in, labels = build(place, EXAMPLE, name="own.so"), build(place, table(), name="cpu.so"), place / "labels.txt"
     kernel = {"source": "own.cu", "name": "invert", "parameters": PARAMETERS, "cpu": stand_in}
+    header = place / "own.cuh"
     strike = {"fault": {"kind": "illegal", "at": 1, "again": "no"}}
-    (place / "own.cu").write_text(KERNEL)
+    header.write_text(KERNEL)
+    (place / "own.cu").write_text('#include "own.cuh"\n')
     labels.write_text("cat\ndog\n")
     entries = {"cam0": pipeline(GRAY, stages=[{"library": {"file": library, "settings": {"by": 40}}}, {"kernel": kernel}, strike]),
                "top": pipeline({"dtype": "float32", "shape": [2]}, stages=[{"top": {"k": 1, "labels": str(labels)}}],
@@ -338,7 +340,7 @@ def test_after_a_fault_stages_go_on_with_the_files_that_they_had(place):
             for file in (library, stand_in):
                 (place / "broken").write_text("nothing of use")
                 (place / "broken").rename(file)
-            for file in (place / "own.cu", labels):
+            for file in (place / "own.cu", header, labels):
                 file.write_text("nothing of use\0")
             producer.send(bytes(5 * SIZE))
             assert reader.read(5 * SIZE) == bytes([40]) * (5 * SIZE)
@@ -347,6 +349,48 @@ def test_after_a_fault_stages_go_on_with_the_files_that_they_had(place):
         assert daemon.status()["handovers"]["fault"] >= 2
         code, answer = daemon.post("/v1/reload")
         assert code == 400 and "own.so cannot be loaded" in answer["error"] and "labels.txt" in answer["error"], answer
+
+
+FILTER = """
+#include <stdint.h>
+#include <stdlib.h>
+struct info { const char *name, *author; int type, colours, version, major, minor, parameters; const char *explanation; };
+struct size { unsigned width, height; };
+int f0r_init(void) { return 1; }
+void f0r_get_plugin_info(struct info *info) { *info = (struct info){"own0r", "", 0, 1, 1, 1, 0, 0, ""}; }
+void f0r_get_param_info(void *info, int index) { (void)info; (void)index; }
+void *f0r_construct(unsigned width, unsigned height) {
+  struct size *size = malloc(sizeof *size);
+  *size = (struct size){width, height};
+  return size;
+}
+void f0r_destruct(void *size) { free(size); }
+void f0r_set_param_value(void *size, void *value, int index) { (void)size; (void)value; (void)index; }
+void f0r_get_param_value(void *size, void *value, int index) { (void)size; (void)value; (void)index; }
+void f0r_update(void *object, double time, const uint32_t *in, uint32_t *out) {
+  const struct size *size = object;
+  for (unsigned i = 0; i < size->width * size->height; i++) out[i] = ~in[i];
+  (void)time;
+}
+"""
+
+
+@pytest.mark.parametrize("how", ["gone", "broken"])
+def test_after_a_fault_a_filter_goes_on_with_the_file_that_it_had(place, monkeypatch, how):
+    monkeypatch.setenv("FREI0R_PATH", str(place))
+    file, other = pathlib.Path(build(place, FILTER, name="own0r.so")), place / "broken"
+    stages = [{"frei0r": {"name": "own0r"}}, {"fault": {"kind": "illegal", "at": 1, "again": "no"}}]
+    with Daemon(place, {"cam0": pipeline(GRAY, stages=stages)}, gpu={"backend": "cpu", "faults": "60/min"}) as daemon:
+        other.write_text("nothing of use")
+        other.rename(file)
+        if how == "gone":
+            file.unlink()
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(numbered(5, SIZE).tobytes())
+            np.testing.assert_array_equal(reader.frames(5, SIZE), 255 - numbered(5, SIZE))
+        assert daemon.status()["handovers"]["fault"] >= 1
+        code, answer = daemon.post("/v1/reload")
+        assert code == 400 and ("no frei0r filter 'own0r'" if how == "gone" else "'own0r' cannot be loaded") in answer["error"], answer
 
 
 # -- framectl try and stages --------------------------------------------------------------------------------------

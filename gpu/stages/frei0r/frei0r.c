@@ -156,7 +156,7 @@ static bool check_format(const struct stage_plan *plan, char problem[STAGE_TEXT]
 
 static bool take_all(struct stage_plan *plan, struct filter *filter, const struct stage_value *values,
                      char problem[STAGE_TEXT]) {
-  if (!frei0r_open(&filter->plugin, values[NAME].text ? values[NAME].text : "", problem, &plan->remedy)) {
+  if (!frei0r_open(&filter->plugin, values[NAME].text ? values[NAME].text : "", stage_file(plan), problem, &plan->remedy)) {
     return false;
   }
   for (unsigned i = 0; i < values[SETTINGS].setting_count; i++) {

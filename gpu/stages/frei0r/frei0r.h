@@ -35,9 +35,10 @@ struct frei0r_plugin {
   void (*update)(void *instance, double seconds, const uint32_t *in, uint32_t *out);
 };
 
-/* Opens the filter of that name; it stays in the process until that ends, since some cannot be opened twice. NULL from then on
- * means that `problem` and `remedy` say why. */
-bool frei0r_open(struct frei0r_plugin *plugin, const char *name, char problem[STAGE_TEXT], const char **remedy);
+/* Opens the filter of that name, and keeps its file (NULL: does not); it stays in the process until that ends, since some
+ * cannot be opened twice. False: `problem` and `remedy` say why. */
+bool frei0r_open(struct frei0r_plugin *plugin, const char *name, struct kept_file *kept, char problem[STAGE_TEXT],
+                 const char **remedy);
 
 /* Calls `found` for the name of each plugin in the usual folders, sorted, each once. */
 void frei0r_list(void (*found)(const char *name, void *context), void *context);

@@ -1,5 +1,6 @@
 /* Finds and opens plugins of frei0r; see frei0r.h. */
 #include "gpu/stages/frei0r/frei0r.h"
+#include "gpu/stages/library/library.h"
 
 #include <dlfcn.h>
 #include <glob.h>
@@ -12,6 +13,8 @@
 #define ENDING       ".so"
 #define NOT_FOUND    "apt install frei0r-plugins, or name its folder in FREI0R_PATH; `framectl stages` lists what is there"
 #define NOT_A_PLUGIN "`framectl stages` lists the filters that are there"
+
+enum { KEY = PATH_MAX + 512 };
 
 /* -- where they lie ----------------------------------------------------------------------------------------------- */
 
@@ -111,23 +114,50 @@ static bool refuse(struct frei0r_plugin *plugin, const char **remedy) {
   return false;
 }
 
-bool frei0r_open(struct frei0r_plugin *plugin, const char *name, char problem[STAGE_TEXT], const char **remedy) {
+/* Files of filters are kept by their names and where they lie. */
+static void write_key(const char *name, const char *path, char key[KEY]) {
+  snprintf(key, KEY, "frei0r/%s" ENDING "%s", name, path);
+}
+
+/* Where the filter lies, or lay when it was opened at first. False: nowhere. */
+static bool find_file(const char *name, char path[PATH_MAX]) {
+  char key[KEY];
+  glob_t files;
+  write_key(name, "", key);
+  const struct kept_file *first = kept_find(key);
+  find_files(name, &files);
+  bool found = first || files.gl_pathc > 0;
+  if (found) {
+    snprintf(path, PATH_MAX, "%s", first ? first->path + strlen(key) : files.gl_pathv[0]);
+  }
+  globfree(&files);
+  return found;
+}
+
+static void keep(const char *name, struct kept_file *kept, char path[PATH_MAX]) {
+  char key[KEY];
+  write_key(name, path, key);
+  library_keep(kept, key, path, PATH_MAX);
+}
+
+bool frei0r_open(struct frei0r_plugin *plugin, const char *name, struct kept_file *kept, char problem[STAGE_TEXT],
+                 const char **remedy) {
   static const char *const types[] = {"filter", "source of pictures", "mixer of two pictures", "mixer of three pictures"};
-  glob_t files = {0};
+  char path[PATH_MAX];
   *plugin = (struct frei0r_plugin){0};
   if (strpbrk(name, "/*?[\\")) {
     snprintf(problem, STAGE_TEXT, "'%.80s' is no name of a filter", name);
     return refuse(plugin, remedy);
   }
-  find_files(name, &files);
-  bool found = files.gl_pathc > 0;
-  plugin->handle = found ? load(files.gl_pathv[0]) : NULL;
-  globfree(&files);
-  if (!found) {
+  if (!find_file(name, path)) {
     snprintf(problem, STAGE_TEXT, "there is no frei0r filter '%.80s'", name);
     *remedy = NOT_FOUND;
     return false;
   }
+  if (kept) {
+    keep(name, kept, path);
+  }
+  plugin->handle = load(path);
   if (!plugin->handle) {
     const char *why = dlerror();
     snprintf(problem, STAGE_TEXT, "the filter '%.80s' cannot be loaded: %s", name, why ? why : "for an unknown reason");

@@ -1,9 +1,11 @@
 /* Reads users' files: CUDA C, PTX, cubins and fat binaries; see private.h. */
 #include <elf.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "gpu/stages/kernel/private.h"
@@ -15,19 +17,20 @@ enum { MOST_BYTES = 64 << 20, CUDA_MACHINE = 190 };
 
 /* -- reading ------------------------------------------------------------------------------------------------------ */
 
-static bool read_all(FILE *file, struct kernel_code *code) {
-  if (fseek(file, 0, SEEK_END) != 0) {
+static void drop(struct kernel_code *code) {
+  free(code->bytes);
+  *code = (struct kernel_code){0};
+}
+
+static bool read_all(int file, struct kernel_code *code) {
+  struct stat status = {0};
+  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > MOST_BYTES) {
+    errno = S_ISDIR(status.st_mode) ? EISDIR : EFBIG;
     return false;
   }
-  long size = ftell(file);
-  if (size < 0 || size > MOST_BYTES) {
-    errno = size < 0 ? errno : EFBIG;
-    return false;
-  }
-  rewind(file);
-  code->size = (size_t)size;
+  code->size = (size_t)status.st_size;
   code->bytes = calloc(1, code->size + 1);
-  return code->bytes && fread(code->bytes, 1, code->size, file) == code->size;
+  return code->bytes && kept_read(file, code->bytes, code->size);
 }
 
 static bool is_elf(const struct kernel_code *code) {
@@ -50,30 +53,52 @@ bool kernel_read(const char *file, struct kept_file *kept, struct kernel_code *c
                  char problem[STAGE_TEXT]) {
   *code = (struct kernel_code){0};
   int descriptor = kept_open(file, 0, NULL, 0);
-  FILE *stream = descriptor >= 0 ? fdopen(descriptor, "r") : NULL;
-  if (descriptor >= 0 && !stream) {
+  bool good = descriptor >= 0 && read_all(descriptor, code) && kept_copy(kept, file, code->bytes, code->size);
+  int why = errno;
+  if (descriptor >= 0) {
     close(descriptor);
   }
-  bool good = stream && read_all(stream, code) && kept_copy(kept, file, code->bytes, code->size);
-  int why = errno;
-  if (stream) {
-    fclose(stream);
-  }
   if (!good) {
-    free(code->bytes);
-    *code = (struct kernel_code){0};
+    drop(code);
     snprintf(problem, STAGE_TEXT, "%s cannot be read: %s", file, strerror(why));
     return false;
   }
   if (is_elf(code) && elf_head(code).e_machine != CUDA_MACHINE) {
-    free(code->bytes);
-    *code = (struct kernel_code){0};
+    drop(code);
     snprintf(problem, STAGE_TEXT, "%s is a program or library for a processor, not for a GPU", file);
     return false;
   }
   bool fat = code->size > strlen(FAT_MAGIC) && memcmp(code->bytes, FAT_MAGIC, strlen(FAT_MAGIC)) == 0;
   *kind = is_elf(code) || fat || is_ptx(code) ? KERNEL_CODE : KERNEL_SOURCE;
   return true;
+}
+
+/* -- what was compiled ----------------------------------------------------------------------------------------------- */
+
+/* What one program compiled of a file, before the number of the architecture. */
+static void write_name(const char *file, char name[PATH_MAX]) { snprintf(name, PATH_MAX, "%s/" FRAMED_VERSION "/sm_", file); }
+
+bool kernel_find_compiled(const char *file, int *architecture, struct kernel_code *code) {
+  char name[PATH_MAX];
+  write_name(file, name);
+  const struct kept_file *kept = kept_find(name);
+  int compiled_for = kept ? atoi(kept->path + strlen(name)) : KERNEL_UNKNOWN;
+  if (!kept || (*architecture != KERNEL_UNKNOWN && *architecture != compiled_for)) {
+    return false;
+  }
+  if (!read_all(kept->descriptor, code)) {
+    drop(code);
+    return false;
+  }
+  *architecture = compiled_for;
+  return true;
+}
+
+void kernel_keep_compiled(const char *file, int architecture, const struct kernel_code *code, struct kept_file *kept) {
+  char name[PATH_MAX], whole[PATH_MAX + 16];
+  write_name(file, name);
+  snprintf(whole, sizeof whole, "%s%d", name, architecture);
+  (void)kept_copy(kept, whole, code->bytes, code->size); /* without memory the source has to do */
 }
 
 /* -- what a cubin says of a kernel -------------------------------------------------------------------------------- */

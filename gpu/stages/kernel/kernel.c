@@ -231,7 +231,6 @@ static bool compile(struct stage_plan *plan, struct kernel *kernel, char problem
     snprintf(problem, STAGE_TEXT, "the compiler libnvrtc.so is not found");
     return kernel->cpu || refuse(plan, NO_COMPILER);
   }
-  kernel->architecture = gpu_architecture();
   return kernel_compile(kernel->file, &kernel->source, kernel->architecture, &kernel->code, problem) ||
          refuse(plan, "correct the source; framed-kernel.h says what a kernel takes");
 }
@@ -242,8 +241,19 @@ static bool read_code(struct stage_plan *plan, struct kernel *kernel, char probl
   if (!kernel_read(kernel->file, stage_file(plan), &file, &kind, problem)) {
     return refuse(plan, "name a file with CUDA C, or a cubin, fatbin or PTX made by nvcc");
   }
-  *(kind == KERNEL_SOURCE ? &kernel->source : &kernel->code) = file;
-  return kind == KERNEL_CODE || compile(plan, kernel, problem);
+  if (kind == KERNEL_CODE) {
+    kernel->code = file;
+    return true;
+  }
+  kernel->source = file;
+  kernel->architecture = gpu_architecture();
+  if (!kernel_find_compiled(kernel->file, &kernel->architecture, &kernel->code) && !compile(plan, kernel, problem)) {
+    return false;
+  }
+  if (kernel->code.bytes) {
+    kernel_keep_compiled(kernel->file, kernel->architecture, &kernel->code, stage_file(plan));
+  }
+  return true;
 }
 
 static bool match(struct stage_plan *plan, struct kernel *kernel, const struct stage_value *values, char problem[STAGE_TEXT]) {

@@ -33,6 +33,10 @@ enum kernel_kind { KERNEL_SOURCE, KERNEL_CODE };
 /* False: `problem` says why. The kind goes by what is in the file, of which a copy is kept. */
 bool kernel_read(const char *file, struct kept_file *kept, struct kernel_code *code, enum kernel_kind *kind,
                  char problem[STAGE_TEXT]);
+/* What was compiled of the file before a fault, for this architecture or, where that is KERNEL_UNKNOWN, for any, which it
+ * becomes: what the source includes may be broken by now, and compiling takes time. False: there is none. */
+bool kernel_find_compiled(const char *file, int *architecture, struct kernel_code *code);
+void kernel_keep_compiled(const char *file, int architecture, const struct kernel_code *code, struct kept_file *kept);
 /* The most threads that a block of the kernel may have, as its code says (a cubin's does), or KERNEL_UNKNOWN. */
 unsigned kernel_most_threads(const struct kernel_code *code, const char *symbol);
 

@@ -69,23 +69,21 @@ static void rename_path(char *path, size_t size) {
   snprintf(path + length, size - length, "%s", copy + before);
 }
 
-/* The library that was opened at first, should another file stand in its place by now. */
-static void name_kept(struct stage_plan *plan, char *path, size_t size) {
-  struct kept_file *kept = stage_file(plan);
+void library_keep(struct kept_file *kept, const char *name, char *path, size_t size) {
   struct stat opened, there;
-  int descriptor = kept_open(path, 0, NULL, 0);
-  bool is_kept = descriptor >= 0 && kept_hold(kept, path, descriptor);
+  int first = kept_open(name, 0, NULL, 0), descriptor = first >= 0 ? first : kept_open(path, 0, NULL, 0);
+  bool is_kept = descriptor >= 0 && kept_hold(kept, name, descriptor);
   if (is_kept && fstat(descriptor, &opened) == 0 &&
       (stat(path, &there) != 0 || there.st_dev != opened.st_dev || there.st_ino != opened.st_ino)) {
     snprintf(path, size, "/proc/self/fd/%d", descriptor);
   }
+  rename_path(path, size);
 }
 
 static bool open_file(struct stage_plan *plan, struct library *library, const char *file, char problem[STAGE_TEXT]) {
   char path[4096];
   library_path(file, path, sizeof path);
-  name_kept(plan, path, sizeof path);
-  rename_path(path, sizeof path);
+  library_keep(stage_file(plan), path, path, sizeof path);
   library->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library->handle) {
     return true;

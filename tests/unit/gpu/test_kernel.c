@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static struct kernel_signature signature;
@@ -112,6 +113,49 @@ START_TEST(files_are_known_by_what_is_in_them) {
 }
 END_TEST
 
+/* Its process and another one after a fault have the same place in a file that is kept. */
+START_TEST(a_file_that_is_kept_is_read_without_moving_it) {
+  static const char source[] = "#include <framed-kernel.h>\n";
+  struct kernel_code code;
+  struct kept_file kept = {0};
+  enum kernel_kind kind;
+  int fd = memfd_create("source", MFD_CLOEXEC);
+  ck_assert(fd >= 0 && write(fd, source, sizeof source) == sizeof source && lseek(fd, 3, SEEK_SET) == 3);
+  kept_remember("own.cu", fd);
+  ck_assert_msg(kernel_read("own.cu", &kept, &code, &kind, problem), "%s", problem);
+  ck_assert(code.size == sizeof source && memcmp(code.bytes, source, sizeof source) == 0);
+  ck_assert_int_eq(lseek(fd, 0, SEEK_CUR), 3);
+  free(code.bytes);
+  kept_close(&kept);
+  kept_forget();
+}
+END_TEST
+
+/* Who keeps it is gone by then: only its descriptor is left. */
+static void remember(struct kept_file *kept) {
+  kept_remember(kept->path, dup(kept->descriptor));
+  kept_close(kept);
+}
+
+START_TEST(what_was_compiled_serves_its_architecture) {
+  struct kernel_code code = {.bytes = (char[]){"compiled"}, .size = 8}, found;
+  struct kept_file kept = {0};
+  int architecture = KERNEL_UNKNOWN;
+  ck_assert(!kernel_find_compiled("./own.cu", &architecture, &found));
+  kernel_keep_compiled("./own.cu", 90, &code, &kept);
+  remember(&kept);
+  architecture = 80;
+  ck_assert(!kernel_find_compiled("./own.cu", &architecture, &found));
+  ck_assert(!kernel_find_compiled("./own", &architecture, &found));
+  architecture = KERNEL_UNKNOWN;
+  ck_assert(kernel_find_compiled("./own.cu", &architecture, &found));
+  ck_assert_int_eq(architecture, 90);
+  ck_assert(found.size == 8 && memcmp(found.bytes, "compiled", 9) == 0);
+  free(found.bytes);
+  kept_forget();
+}
+END_TEST
+
 Suite *kernel_suite(void);
 
 Suite *kernel_suite(void) {
@@ -121,6 +165,8 @@ Suite *kernel_suite(void) {
   tcase_add_test(group, lists_become_vectors);
   tcase_add_test(group, what_does_not_fit_is_named);
   tcase_add_test(group, files_are_known_by_what_is_in_them);
+  tcase_add_test(group, a_file_that_is_kept_is_read_without_moving_it);
+  tcase_add_test(group, what_was_compiled_serves_its_architecture);
   suite_add_tcase(suite, group);
   return suite;
 }
