@@ -31,6 +31,7 @@
 #include "daemon/sink/results.h"
 #include "daemon/state/exec.h"
 #include "daemon/state/state.h"
+#include "gpu/gpu.h"
 #include "gpu/kept.h"
 
 #define DEFAULT_PATH "/etc/framed/framed.yaml"
@@ -248,7 +249,8 @@ static enum file_change compare_file(const char *path, const struct config *conf
   return change;
 }
 
-/* What was left is of no use. True: the process ends; else it begins anew. */
+/* What was left is of no use. True: the process ends; else it begins anew, by another image where a driver has begun, which
+ * would not bear that descriptors are closed beneath it. */
 static bool give_up(const char *why, const char *keys, bool ends, enum exit_status *status) {
   sigset_t held;
   signals_held(&held);
@@ -257,7 +259,14 @@ static bool give_up(const char *why, const char *keys, bool ends, enum exit_stat
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: the state that was left is of no use: %s%s", ends ? EXEC_ENDS : EXEC_BEGINS_ANEW,
             why, keys);
   *status = EXIT_STATUS_INTERNAL;
-  return ends;
+  if (gpu_has_begun()) {
+    struct failure failure;
+    log_flush();
+    exec_start_over(false, &failure);
+    log_event(LOG_FAILED, NULL, "%s", failure.text);
+    log_flush();
+  }
+  return ends || gpu_has_begun();
 }
 
 /* Goes on with what a process before this one left, in the configuration that it had. False: there is nothing of use. */
@@ -281,7 +290,7 @@ static bool go_on(const struct options *options, enum exit_status *status) {
   }
   config_free(config);
   kept_forget();
-  if (receipt == EXEC_WHOLE) {
+  if (receipt == EXEC_WHOLE && !gpu_has_begun()) {
     exec_discard(); /* its sockets would look like those of another daemon */
   }
   config_errors_free(errors);

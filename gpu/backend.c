@@ -7,6 +7,7 @@
 #include "gpu/backend.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,11 +49,27 @@ void gpu_expect_library(void) { atomic_store(&library_expected, true); }
 
 bool gpu_expects_library(void) { return atomic_load(&library_expected); }
 
-static atomic_bool hurried;
+static atomic_bool hurried, begun;
 
 void gpu_hurry(bool hurries) { atomic_store(&hurried, hurries); }
 
 bool gpu_hurries(void) { return atomic_load(&hurried); }
+
+void gpu_note_begun(void) { atomic_store(&begun, true); }
+
+bool gpu_has_begun(void) { return atomic_load(&begun); }
+
+int gpu_thread_new(pthread_t *thread, const char *name, void *(*work)(void *context), void *context) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int code = pthread_create(thread, NULL, work, context);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (code == 0) {
+    pthread_setname_np(*thread, name);
+  }
+  return code;
+}
 
 static struct {
   gpu_new_thread *told;

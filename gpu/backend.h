@@ -97,6 +97,9 @@ void gpu_expect_library(void);
 bool gpu_expects_library(void);
 bool gpu_hurries(void); /* see gpu_hurry() */
 void gpu_tell_of_thread(pthread_t thread);
+/* Begins a thread that takes no signals: those belong to the threads of the daemon. 0, or why not, as pthread_create() says. */
+int gpu_thread_new(pthread_t *thread, const char *name, void *(*work)(void *context), void *context);
+void gpu_note_begun(void);
 
 #ifdef FRAMED_FAULTS
 bool gpu_fault_has_lost(unsigned device); /* see stages/fault.h */
@@ -111,6 +114,8 @@ void gpu_program_init(struct gpu_program *program, struct gpu_device *device, co
 struct gpu_device *cpu_open(unsigned index, unsigned workers, struct gpu_error *error);
 #ifdef FRAMED_CUDA
 void cuda_expect(unsigned slots);
+bool cuda_begin(const char *address);
+void cuda_leave_environment(void);
 unsigned cuda_count(void);
 bool cuda_usable(unsigned index, struct gpu_error *error);
 struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known, struct gpu_error *error);

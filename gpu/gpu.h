@@ -39,6 +39,13 @@ struct gpu_device;
  * may be left as it is. Any thread. */
 void gpu_hurry(bool hurries);
 
+/* For the image of a process that follows another one in place: begins with the device at that PCI address, which the one
+ * before had, and returns at once. While there is one thread. */
+void gpu_begin(const char *address);
+bool gpu_has_begun(void); /* with one at least: its driver has descriptors of its own from then on */
+/* Before another image follows: leaves in the environment what gpu_begin() needs there. */
+void gpu_leave_environment(void);
+
 /* Who is told of each thread that puts frames on a GPU beside those that submit them, before it has any (NULL: nobody). While
  * there are no programs; it is called by threads that set up. */
 typedef void gpu_new_thread(void *context, pthread_t thread);

@@ -7,6 +7,13 @@
 #ifndef FRAMED_CUDA
 static void cuda_expect(unsigned slots) { (void)slots; }
 
+static bool cuda_begin(const char *address) {
+  (void)address;
+  return false;
+}
+
+static void cuda_leave_environment(void) {}
+
 static bool cuda_usable(unsigned index, struct gpu_error *error) {
   gpu_error_set(error, 0, "build it again where nvcc (CUDA 13) is installed, or set gpu.backend to cpu",
                 "device %u cannot be used: this build of framed has no CUDA backend", index);
@@ -24,6 +31,15 @@ static struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration
 #endif
 
 void gpu_expect(unsigned slots) { cuda_expect(slots); }
+
+/* The CPU backend's devices have no address. */
+void gpu_begin(const char *address) {
+  if (*address && cuda_begin(address)) {
+    gpu_note_begun();
+  }
+}
+
+void gpu_leave_environment(void) { cuda_leave_environment(); }
 
 static bool is_cuda(enum gpu_backend_choice choice) {
   return choice == GPU_BACKEND_CUDA || (choice == GPU_BACKEND_AUTO && gpu_nvidia_present("/dev"));

@@ -45,6 +45,8 @@ struct engine *engine_open(const struct config *config, const struct engine *lef
                            struct failure *failure);
 /* Before an orderly end: what was measured of the devices is for the next process to know. */
 void engine_keep(struct engine *engine);
+/* Begins with the devices of the engine that lay at that address in the process before, while there is one thread. */
+void engine_begin(const struct engine *address);
 /* Ends the lanes and closes the devices; nothing may be left on them. NULL is fine; returns NULL. */
 struct engine *engine_close(struct engine *engine);
 

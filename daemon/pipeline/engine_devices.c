@@ -190,8 +190,22 @@ static bool adopt_known(struct engine *engine, const struct engine *address) {
   return sound;
 }
 
+/* Of what makes no sense the devices are opened later, or not at all. */
+void engine_begin(const struct engine *address) {
+  const struct engine *left = image_left_at(address, IMAGE_ENGINE, sizeof *left);
+  bool sound = left && left->absent_count <= ENGINE_MOST_DEVICES;
+  for (unsigned i = 0; sound && i < ENGINE_MOST_DEVICES; i++) {
+    const char *place = left->known[i].calibration.address;
+    if (left->known[i].is_known && memchr(place, '\0', sizeof left->known[i].calibration.address) &&
+        !engine_find_absent(left, i)) {
+      gpu_begin(place);
+    }
+  }
+}
+
 /* While lanes run they may be measured at this moment. */
 void engine_keep(struct engine *engine) {
+  gpu_leave_environment();
   for (unsigned i = 0; i < engine->device_count; i++) {
     struct known *known = &engine->known[engine->devices[i].index];
     gpu_calibration(engine->devices[i].device, &known->calibration);

@@ -60,6 +60,9 @@ const char *server_take_config(const struct left *left) {
     at = path + strlen(path) + 1;
     at = at < end ? at : NULL;
   }
+  if (at && !left->by_manager) {
+    engine_begin(roster->engine);
+  }
   return at;
 }
 

@@ -18,8 +18,8 @@ struct left;
 enum exit_status server_run(const char *path, struct config *config, const struct left *left, bool reload);
 /* The signals that the server reads; until server_run() does they wait. */
 void signals_held(sigset_t *held);
-/* The text of the configuration that was left, or NULL. What opens the files of its models and stages gets those that were
- * left, until everything runs or kept_forget(). */
+/* The text of the configuration that was left, or NULL. Begins with the devices that the process before had; what opens the
+ * files of its models and stages gets those that were left, until everything runs or kept_forget(). */
 const char *server_take_config(const struct left *left);
 
 #endif

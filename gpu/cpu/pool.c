@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdlib.h>
 
 enum { TRIES = 400 };
@@ -135,20 +134,9 @@ void pool_push(struct pool *pool, struct pool_job *job, enum pool_end end) {
   }
 }
 
-/* Workers take no signals: those belong to the threads of the daemon. */
 static int start_worker(struct pool *pool) {
-  sigset_t all, before;
-  sigfillset(&all);
-  int code = pthread_sigmask(SIG_SETMASK, &all, &before);
-  if (code != 0) {
-    return code;
-  }
-  code = pthread_create(&pool->threads[pool->count], NULL, work, pool);
-  if (code == 0) {
-    pthread_setname_np(pool->threads[pool->count], "framed-worker");
-    pool->count++;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  int code = gpu_thread_new(&pool->threads[pool->count], "framed-worker", work, pool);
+  pool->count += code == 0;
   return code;
 }
 

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -144,7 +143,6 @@ static void *compute(void *argument) {
 
 /* -- sets ---------------------------------------------------------------------------------------------------------------- */
 
-/* Threads take no signals: those belong to the threads of the daemon. */
 static bool start_thread(struct batches *set, struct gpu_error *error) {
   struct batch_thread *thread = &set->threads[set->count];
   thread->set = set;
@@ -152,18 +150,13 @@ static bool start_thread(struct batches *set, struct gpu_error *error) {
   if (!thread->instance) {
     return false;
   }
-  sigset_t signals, before;
-  sigfillset(&signals);
-  pthread_sigmask(SIG_SETMASK, &signals, &before);
-  int code = pthread_create(&thread->thread, NULL, compute, thread);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  int code = gpu_thread_new(&thread->thread, "framed-batch", compute, thread);
   if (code != 0) {
     char reason[64];
     thread->instance = set->engine->close(thread->instance);
     return gpu_error_set(error, code, "raise the limit on threads (ulimit -u, TasksMax=)",
                          "cannot start a thread for a model's batches: %s", strerror_r(code, reason, sizeof reason));
   }
-  pthread_setname_np(thread->thread, "framed-batch");
   if (set->engine->start) { /* else it computes them by itself, as a worker does */
     gpu_tell_of_thread(thread->thread);
   }

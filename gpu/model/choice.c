@@ -46,8 +46,8 @@ static bool find_file(const char *key, char path[PATH_BYTES]) {
 
 /* The whole file, key included: it is good if it is one of these. */
 static int write_text(const char *key, const struct model_choice *choice, char text[TEXT_BYTES]) {
-  return snprintf(text, TEXT_BYTES, "%slayout %s\nsearch %s\n", key, choice->channels_last ? "nhwc" : "nchw",
-                  choice->exhaustive ? "exhaustive" : "heuristic");
+  return snprintf(text, TEXT_BYTES, "%slayout %s\nsearch %s\nbias %s\n", key, choice->channels_last ? "nhwc" : "nchw",
+                  choice->exhaustive ? "exhaustive" : "heuristic", choice->adds_bias ? "within" : "apart");
 }
 
 /* -1: it is not there, or none of ours. */
@@ -68,8 +68,8 @@ bool choice_find(const char *key, struct model_choice *choice) {
   if (!find_file(key, path) || read_file(path, text) < 0) {
     return false;
   }
-  for (int i = 0; i < 4; i++) {
-    *choice = (struct model_choice){.channels_last = (i & 1) != 0, .exhaustive = (i & 2) != 0};
+  for (int i = 0; i < 8; i++) {
+    *choice = (struct model_choice){.channels_last = (i & 1) != 0, .exhaustive = (i & 2) != 0, .adds_bias = (i & 4) != 0};
     write_text(key, choice, good);
     if (strcmp(text, good) == 0) {
       return true;

@@ -14,6 +14,7 @@
 struct model_choice {
   bool channels_last; /* samples of one place side by side, and not planes of samples */
   bool exhaustive;    /* cuDNN tries all its algorithms for each convolution when the model is opened, and not the likely one */
+  bool adds_bias;     /* convolutions add their bias, and not kernels of their own after them */
 };
 
 enum { CHOICE_KEY = 1024 };

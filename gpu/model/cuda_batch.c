@@ -43,30 +43,39 @@ static void *close_instance(void *argument) {
   return NULL;
 }
 
-static bool open_size(struct cuda_batches *instance, unsigned rows, unsigned number, const struct model_bytes *bytes,
-                      const struct onnx_file *file, const struct model_choice *choice, struct gpu_error *error) {
-  struct cuda_instance *opened =
-      cuda_instance_open(instance->device, instance->model, bytes, file, NULL, MODEL_ALL, rows, choice, error);
-  if (opened) {
-    opened->number = number;
-    instance->sizes[instance->count++] = opened;
+/* Fills the sizes of the openings, from the smallest; gives how many there are. */
+static unsigned fill_sizes(const struct model *model, const struct cuda_opening *common, struct cuda_opening openings[SIZES]) {
+  const unsigned most = model_rows(model);
+  unsigned count = 0;
+  for (unsigned rows = model->is_padded ? most : 1; rows < most; rows *= 2) {
+    openings[count] = *common;
+    openings[count++].rows = rows;
   }
-  return opened != NULL;
+  openings[count] = *common;
+  openings[count++].rows = most;
+  return count;
 }
 
 static bool open_sizes(struct cuda_batches *instance, unsigned number, struct gpu_error *error) {
-  const unsigned most = model_rows(instance->model);
+  struct cuda_opening openings[SIZES];
   struct model_bytes bytes;
   struct onnx_file file;
   if (!cuda_instance_read_file(instance->model, &bytes, &file, error)) {
     return false;
   }
   const struct model_choice choice = cuda_trial_choose(instance->device, instance->model, &bytes, &file);
-  bool good = true;
-  for (unsigned rows = instance->model->is_padded ? most : 1; rows < most && good; rows *= 2) {
-    good = open_size(instance, rows, number, &bytes, &file, &choice, error);
+  const struct cuda_opening common = {.device = instance->device,
+                                      .model = instance->model,
+                                      .bytes = &bytes,
+                                      .file = &file,
+                                      .choice = &choice,
+                                      .chosen = MODEL_ALL};
+  unsigned count = fill_sizes(instance->model, &common, openings);
+  bool good = cuda_instance_open(openings, count, error);
+  for (; good && instance->count < count; instance->count++) {
+    instance->sizes[instance->count] = openings[instance->count].instance;
+    instance->sizes[instance->count]->number = number;
   }
-  good = good && open_size(instance, most, number, &bytes, &file, &choice, error);
   model_bytes_free(&bytes);
   return good;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* It runs once or twice as it is, then captures. */
-enum { MOST_RUNS = 5 };
+enum { MOST_RUNS = 5, MOST_AT_ONCE = 8, MOST_BYTES = 512 << 20 };
 
 #define CHECK(instance, error, function, ...)                                                                                  \
   onnxruntime_check((instance)->model->runtime, (instance)->model->runtime->function(__VA_ARGS__), (instance)->model->path,    \
@@ -204,6 +204,7 @@ static bool open_session(struct cuda_instance *instance, const struct model_byte
   const bool layouts[] = {instance->choice.channels_last, false};
   for (int attempt = 0; attempt < (layouts[0] ? 2 : 1); attempt++) {
     instance->choice.channels_last = layouts[attempt];
+    instance->choice.adds_bias = instance->choice.adds_bias && layouts[attempt];
     if (create_session(instance, bytes, file, error) && bind_all(instance, error) && capture(instance, error)) {
       return true;
     }
@@ -236,29 +237,74 @@ static size_t free_memory(struct gpu_device *device) {
   return device->backend->memory(device, &available, &total) ? available : 0;
 }
 
-struct cuda_instance *cuda_instance_open(struct gpu_device *device, struct model *model, const struct model_bytes *bytes,
-                                         const struct onnx_file *file, const struct stage_buffers *slot, int chosen,
-                                         unsigned rows, const struct model_choice *choice, struct gpu_error *error) {
+static void open_one(struct cuda_opening *opening) {
   struct cuda_instance *instance = calloc(1, sizeof *instance);
-  size_t before = free_memory(device);
   if (!instance) {
-    gpu_error_set(error, ENOMEM, NULL, "no memory for an instance of a model");
-    return NULL;
+    gpu_error_set(&opening->error, ENOMEM, NULL, "no memory for an instance of a model");
+    return;
   }
-  instance->device = device;
-  instance->model = model;
-  instance->bound = slot != NULL;
-  instance->chosen = chosen;
-  instance->rows = rows;
-  instance->choice = *choice;
+  instance->device = opening->device;
+  instance->model = opening->model;
+  instance->bound = opening->slot != NULL;
+  instance->chosen = opening->chosen;
+  instance->rows = opening->rows;
+  instance->choice = *opening->choice;
   pthread_mutex_init(&instance->lock, NULL);
-  if (!fill(instance, bytes, file, slot, error)) {
-    return cuda_instance_close(instance);
+  bool good = fill(instance, opening->bytes, opening->file, opening->slot, &opening->error);
+  opening->instance = good ? instance : cuda_instance_close(instance);
+}
+
+/* Openings, which threads take in turn. */
+struct openings {
+  struct cuda_opening *list;
+  unsigned count;
+  _Atomic unsigned taken;
+};
+
+static void *open_some(void *context) {
+  struct openings *openings = context;
+  for (unsigned i = atomic_fetch_add(&openings->taken, 1); i < openings->count; i = atomic_fetch_add(&openings->taken, 1)) {
+    open_one(&openings->list[i]);
   }
-  size_t after = free_memory(device);
-  instance->bytes = before > after ? before - after : 0;
-  atomic_fetch_add_explicit(&device->allocated, instance->bytes, memory_order_relaxed);
-  return instance;
+  return NULL;
+}
+
+/* Each that is being opened has the weights in the machine's own memory meanwhile. */
+static void open_together(struct openings *openings) {
+  const uint64_t most = MOST_BYTES / (openings->list[0].model->weight_bytes + 1) + 1;
+  unsigned helpers = 0;
+  pthread_t threads[MOST_AT_ONCE];
+  while (helpers + 1 < openings->count && helpers + 1 < most && helpers + 1 < MOST_AT_ONCE &&
+         gpu_thread_new(&threads[helpers], "framed-begin", open_some, openings) == 0) {
+    helpers++;
+  }
+  open_some(openings);
+  while (helpers > 0) {
+    pthread_join(threads[--helpers], NULL);
+  }
+}
+
+/* What one of them took of the device is not to be told from what others did at that moment. */
+bool cuda_instance_open(struct cuda_opening *list, unsigned count, struct gpu_error *error) {
+  struct openings openings = {.list = list, .count = count};
+  struct gpu_device *device = list[0].device;
+  size_t before = free_memory(device);
+  bool good = true;
+  open_together(&openings);
+  size_t after = free_memory(device), bytes = before > after ? (before - after) / count : 0;
+  for (unsigned i = 0; i < count; i++) {
+    if (!list[i].instance && good) {
+      *error = list[i].error;
+      good = false;
+    } else if (list[i].instance) {
+      list[i].instance->bytes = bytes;
+      atomic_fetch_add_explicit(&device->allocated, bytes, memory_order_relaxed);
+    }
+  }
+  for (unsigned i = 0; i < count && !good; i++) {
+    list[i].instance = cuda_instance_close(list[i].instance);
+  }
+  return good;
 }
 
 bool cuda_instance_read_file(const struct model *model, struct model_bytes *bytes, struct onnx_file *file,

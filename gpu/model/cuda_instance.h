@@ -41,11 +41,22 @@ static inline void cuda_instance_tell(const struct cuda_instance *instance, stru
   run->served = instance->number <= MODEL_MOST_INSTANCES ? &instance->model->served[instance->number - 1] : NULL;
 }
 
-/* With `slot` bound to these buffers and to one output, without shared. `rows`: 1, or more where it is shared. For threads that
- * set up. NULL on error. */
-struct cuda_instance *cuda_instance_open(struct gpu_device *device, struct model *model, const struct model_bytes *bytes,
-                                         const struct onnx_file *file, const struct stage_buffers *slot, int chosen,
-                                         unsigned rows, const struct model_choice *choice, struct gpu_error *error);
+/* What an instance is made of. */
+struct cuda_opening {
+  struct gpu_device *device;
+  struct model *model;
+  const struct model_bytes *bytes;
+  const struct onnx_file *file;
+  const struct model_choice *choice;
+  const struct stage_buffers *slot; /* that it is bound to, with one output; NULL: it is shared */
+  int chosen;                       /* the output; MODEL_ALL where it is shared */
+  unsigned rows;                    /* 1, or more where it is shared */
+  struct cuda_instance *instance;   /* what was made */
+  struct gpu_error error;           /* or why nothing was */
+};
+
+/* Makes so many of one model on one device, some at the same time: all, or none and an error. For threads that set up. */
+bool cuda_instance_open(struct cuda_opening *openings, unsigned count, struct gpu_error *error);
 /* Where the results of one output begin, of an instance that is shared. */
 unsigned char *cuda_instance_output(const struct cuda_instance *instance, unsigned index);
 /* The file as it was when the model was opened; for the caller to free. */

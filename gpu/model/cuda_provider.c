@@ -167,7 +167,8 @@ static bool load_from(const char *pattern, const char *name) {
   return library != NULL;
 }
 
-/* Those that are nowhere are missed by the provider itself, whose error names them. */
+/* From beside ONNX Runtime, of the toolkit, or where the linker looks. Those that are nowhere are missed by the provider
+ * itself, whose error names them. */
 static void load_libraries(const struct onnxruntime *runtime) {
   static const char *const names[] = {"libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13", "libcurand.so.10",
                                       "libcudnn.so.9"};
@@ -176,7 +177,8 @@ static void load_libraries(const struct onnxruntime *runtime) {
   snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - runtime->path) : 1, slash ? runtime->path : ".");
   snprintf(wheels, sizeof wheels, "%s/nvidia/*/lib", folder);
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    (void)(load_from(folder, names[i]) || load_from(wheels, names[i]) || load_from("/usr/local/cuda/lib64", names[i]));
+    (void)(load_from(folder, names[i]) || load_from(wheels, names[i]) || load_from("/usr/local/cuda/lib64", names[i]) ||
+           dlopen(names[i], RTLD_NOW | RTLD_LOCAL));
   }
 }
 
@@ -188,27 +190,44 @@ void provider_load(const struct onnxruntime *runtime) {
   pthread_mutex_unlock(&lock);
 }
 
+static void *load_beside(void *context) {
+  provider_load(context);
+  return NULL;
+}
+
+void provider_begin(const struct onnxruntime *runtime) {
+  pthread_t thread;
+  if (gpu_thread_new(&thread, "framed-begin", load_beside, (void *)(uintptr_t)runtime) == 0) {
+    (void)pthread_detach(thread);
+  }
+}
+
 /* -- options -------------------------------------------------------------------------------------------------------------- */
 
 static bool set_options(const struct model *model, struct ort_cuda_options *options, int device,
                         const struct model_choice *choice, struct gpu_error *error) {
   char index[16], memory[32];
-  const char *keys[] = {"device_id",    "enable_cuda_graph",      "use_tf32",
-                        "prefer_nhwc",  "cudnn_conv_algo_search", "arena_extend_strategy",
-                        "gpu_mem_limit"};
-  const char *values[] = {index,
-                          "1",
-                          model->precision == MODEL_TF32 ? "1" : "0",
-                          choice->channels_last ? "1" : "0",
-                          choice->exhaustive ? "EXHAUSTIVE" : "HEURISTIC",
-                          "kSameAsRequested",
-                          memory};
-  size_t count = sizeof keys / sizeof keys[0];
+  enum { ALWAYS = 6, MOST = 8 };
+  const char *keys[MOST] = {"device_id",   "enable_cuda_graph",      "use_tf32",
+                            "prefer_nhwc", "cudnn_conv_algo_search", "arena_extend_strategy"};
+  const char *values[MOST] = {index,
+                              "1",
+                              model->precision == MODEL_TF32 ? "1" : "0",
+                              choice->channels_last ? "1" : "0",
+                              choice->exhaustive ? "EXHAUSTIVE" : "HEURISTIC",
+                              "kSameAsRequested"};
+  size_t count = ALWAYS;
   snprintf(index, sizeof index, "%d", device);
   snprintf(memory, sizeof memory, "%zu", model->memory);
-  return onnxruntime_check(model->runtime,
-                           model->runtime->set_cuda_options(options, keys, values, model->memory > 0 ? count : count - 1),
-                           model->path, error);
+  if (choice->adds_bias) {
+    keys[count] = "fuse_conv_bias";
+    values[count++] = "1";
+  }
+  if (model->memory > 0) {
+    keys[count] = "gpu_mem_limit";
+    values[count++] = memory;
+  }
+  return onnxruntime_check(model->runtime, model->runtime->set_cuda_options(options, keys, values, count), model->path, error);
 }
 
 /* Says how to get what is missing. */

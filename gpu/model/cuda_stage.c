@@ -83,33 +83,49 @@ static void let_go(struct cuda_instances *set) {
 
 /* -- attaching ---------------------------------------------------------------------------------------------------------- */
 
+static struct cuda_opening opening_of(const struct cuda_instances *set, const struct model_bytes *bytes,
+                                      const struct onnx_file *file) {
+  return (struct cuda_opening){.device = set->device,
+                               .model = set->model,
+                               .bytes = bytes,
+                               .file = file,
+                               .choice = &set->choice,
+                               .chosen = MODEL_ALL,
+                               .rows = 1};
+}
+
 static bool bind_slots(struct attached *attached, const struct stage_plan *plan, const struct stage_buffers *slots,
                        unsigned count, const struct model_bytes *bytes, const struct onnx_file *file, struct gpu_error *error) {
-  const int chosen = model_stage_chosen(plan);
+  struct cuda_opening openings[GPU_MAX_SLOTS];
+  for (unsigned i = 0; i < count; i++) {
+    openings[i] = opening_of(attached->shared, bytes, file);
+    openings[i].slot = &slots[i];
+    openings[i].chosen = model_stage_chosen(plan);
+  }
+  if (!cuda_instance_open(openings, count, error)) {
+    return false;
+  }
   for (; attached->bound < count; attached->bound++) {
-    struct cuda_instance *instance = cuda_instance_open(attached->shared->device, attached->model, bytes, file,
-                                                        &slots[attached->bound], chosen, 1, &attached->shared->choice, error);
-    if (!instance) {
-      return false;
-    }
-    attached->instances[attached->bound] = instance;
-    instance->number = ++attached->shared->bound;
+    attached->instances[attached->bound] = openings[attached->bound].instance;
+    attached->instances[attached->bound]->number = ++attached->shared->bound;
   }
   return true;
 }
 
 static bool open_shared(struct cuda_instances *set, const struct model_bytes *bytes, const struct onnx_file *file,
                         struct gpu_error *error) {
+  struct cuda_opening openings[MOST_SHARED];
   unsigned allowed = set->model->instances > set->bound ? set->model->instances - set->bound : 1;
   allowed = allowed < MOST_SHARED ? allowed : MOST_SHARED;
-  while (set->count < allowed) {
-    struct cuda_instance *instance =
-        cuda_instance_open(set->device, set->model, bytes, file, NULL, MODEL_ALL, 1, &set->choice, error);
-    if (!instance) {
-      return false;
-    }
-    set->instances[set->count++] = instance;
-    instance->number = set->bound + set->count;
+  for (unsigned i = 0; i < allowed; i++) {
+    openings[i] = opening_of(set, bytes, file);
+  }
+  if (!cuda_instance_open(openings, allowed, error)) {
+    return false;
+  }
+  for (; set->count < allowed; set->count++) {
+    set->instances[set->count] = openings[set->count].instance;
+    set->instances[set->count]->number = set->bound + set->count + 1;
   }
   return true;
 }

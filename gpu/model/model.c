@@ -83,8 +83,13 @@ static bool fill(struct model *model, const struct model_settings *settings, con
   model->takes_rows = file->inputs[0].rank > 1 && file->inputs[0].shape[0] < 0;
   model->hash = bytes->hash;
   memcpy(model->parts.magic, PARTS_MAGIC, sizeof model->parts.magic);
-  return signature_read_input(model, file, settings, error) && (model->runtime = onnxruntime_load(error)) &&
-         session_open(model, bytes, file, error);
+  model->runtime = signature_read_input(model, file, settings, error) ? onnxruntime_load(error) : NULL;
+#ifdef FRAMED_CUDA
+  if (model->runtime && gpu_has_begun()) {
+    provider_begin(model->runtime);
+  }
+#endif
+  return model->runtime && session_open(model, bytes, file, error);
 }
 
 static void free_model(struct model *model) {

@@ -78,4 +78,9 @@ bool session_explain(const struct model *model, struct gpu_error *error);
 bool session_open(struct model *model, const struct model_bytes *bytes, const struct onnx_file *file, struct gpu_error *error);
 void session_close(struct model *model);
 
+#ifdef FRAMED_CUDA
+/* cuda_provider.c: begins to load what sessions on a GPU need, on a thread of its own; whoever opens one waits for that. */
+void provider_begin(const struct onnxruntime *runtime);
+#endif
+
 #endif

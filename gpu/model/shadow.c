@@ -7,7 +7,6 @@
 #include <math.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,17 +138,9 @@ static void *work(void *argument) {
 }
 
 static bool begin(struct shadow *shadow, struct gpu_error *error) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int code = pthread_create(&shadow->thread, NULL, work, shadow);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (code != 0) {
-    return gpu_error_set(error, code, "raise the limit on threads (ulimit -u, TasksMax=)", "cannot start a thread for %s",
-                         shadow->other->path);
-  }
-  pthread_setname_np(shadow->thread, "framed-shadow");
-  return true;
+  int code = gpu_thread_new(&shadow->thread, "framed-shadow", work, shadow);
+  return code == 0 || gpu_error_set(error, code, "raise the limit on threads (ulimit -u, TasksMax=)",
+                                    "cannot start a thread for %s", shadow->other->path);
 }
 
 /* -- making and freeing --------------------------------------------------------------------------------------------------- */

@@ -62,7 +62,9 @@ START_TEST(a_choice_is_found_again_under_its_key_alone) {
   ck_assert(choice_find(KEY, &found) && found.channels_last && !found.exhaustive);
   ck_assert(!choice_find("model 1\ndevice b\n", &found));
   choice_keep(KEY, &(struct model_choice){.exhaustive = true});
-  ck_assert(choice_find(KEY, &found) && !found.channels_last && found.exhaustive);
+  ck_assert(choice_find(KEY, &found) && !found.channels_last && found.exhaustive && !found.adds_bias);
+  choice_keep(KEY, &(struct model_choice){.channels_last = true, .adds_bias = true});
+  ck_assert(choice_find(KEY, &found) && found.channels_last && !found.exhaustive && found.adds_bias);
   remove_all();
 }
 END_TEST
@@ -72,9 +74,10 @@ START_TEST(what_is_not_whole_is_nothing) {
                                       "\n",
                                       KEY,
                                       KEY "layout nhwc\n",
-                                      "model 2\ndevice a\nlayout nhwc\nsearch heuristic\n",
-                                      KEY "layout nhwc\nsearch heuristic\nmore\n",
-                                      KEY "layout ncwh\nsearch heuristic\n"};
+                                      "model 2\ndevice a\nlayout nhwc\nsearch heuristic\nbias apart\n",
+                                      KEY "layout nhwc\nsearch heuristic\n",
+                                      KEY "layout nhwc\nsearch heuristic\nbias apart\nmore\n",
+                                      KEY "layout ncwh\nsearch heuristic\nbias apart\n"};
   keep_one();
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
     write_file(texts[i], "w");
