@@ -219,7 +219,7 @@ $(out)/obj/%.cu.o: %.cu $(out)/flags
 gpu_tests := $(unit_folder)/gpu-parity $(unit_folder)/gpu-model $(unit_folder)/gpu-split
 $(unit_folder)/gpu-split: $(call objects,tests/gpu/split.c tests/gpu/cases.c) $(gpu_objects)
 $(unit_folder)/gpu-model: $(call objects,tests/gpu/model.c) $(gpu_objects)
-$(unit_folder)/gpu-parity: $(call objects,tests/gpu/parity.c tests/gpu/cases.c tests/gpu/compare.c) $(gpu_objects)
+$(unit_folder)/gpu-parity: $(call objects,$(wildcard tests/gpu/parity*.c) tests/gpu/cases.c tests/gpu/compare.c) $(gpu_objects)
 ifeq ($(with_cuda) $(VARIANT),yes check)
 gpu_tests += $(unit_folder)/gpu-backend
 $(unit_folder)/gpu-backend: $(call objects,$(wildcard tests/gpu/test_backend*.c) tests/gpu/backend.c tests/unit/gpu/rig.c) $(gpu_objects)

@@ -102,6 +102,21 @@ def test_model():
 
 
 @pytest.mark.skipif("FRAMED_ONNXRUNTIME" not in os.environ, reason="there is no ONNX Runtime")
+def test_model_that_takes_several_frames_at_once():
+    _, sections = measured("model", os.path.relpath(MODELS / "pictures.onnx"))
+    rows = sections["model"][-4:]
+    assert [(row["way"], row["slots"]) for row in rows] == [
+        ("daemon, 4 cameras, batches", 3), ("alone, batches", 2), ("alone, batches", 4),
+        ("daemon, 4 cameras, batches, a third of that", 3)]
+    assert all(row["frames_per_s"] > 0 for row in rows) and rows[0]["clients"] == rows[3]["clients"] == 4
+    assert rows[3]["rate"] == pytest.approx(rows[0]["frames_per_s"] / 3, rel=1e-3) and rows[3]["p99_us"] > 0
+    share, p99 = sections["targets"][-2:]
+    assert (share["at_least"], p99["at_most"]) == (0.92, 6000)
+    assert share["value"] == rows[0]["frames_per_s"] and p99["value"] == rows[3]["p99_us"]
+    assert share["limit_value"] == max(row["frames_per_s"] for row in rows[1:3])
+
+
+@pytest.mark.skipif("FRAMED_ONNXRUNTIME" not in os.environ, reason="there is no ONNX Runtime")
 @pytest.mark.parametrize("arguments, status, said", [
     ((), 64, "needs a file"),
     ((MODELS / "pixels.onnx",), 64, "does not take pictures as planes of floats"),

@@ -102,6 +102,40 @@ template <int Blocks> struct source {
   }
 };
 
+/* The groups of 16 rows of a strip, one after another, as a lane reads them: one group is on its way. */
+template <typename Shape> struct feed {
+  const uint8_t *columns[Shape::blocks];
+  int32_t left, top, lane, width, last; /* the first column and row that it reads; the image's last row */
+  bool mirrors;                         /* columns beyond the edges */
+  words<Shape::blocks> next;
+
+  __device__ __forceinline__ feed(const uint8_t *in, const blur_geometry &image, int32_t x, int32_t y, int32_t lane)
+      : left(x - Shape::margin), top(y - Shape::margin + lane % 4 * WORD), lane(lane), width(image.width),
+        last(image.height - 1), mirrors(left < 0 || left + COLUMNS * Shape::blocks > width) {
+#pragma unroll
+    for (int i = 0; i < Shape::blocks; i++) {
+      columns[i] = in + min(max(left + i * COLUMNS + lane / 4 * WORD, 0), width - WORD);
+    }
+  }
+  __device__ __forceinline__ void request(int32_t group) {
+    const int32_t first = top + group * GROUP;
+#pragma unroll
+    for (int i = 0; i < WORD; i++) {
+      const int64_t row = max(last - abs(last - abs(first + i)), 0); /* mirrored once; further rows decide nothing */
+#pragma unroll
+      for (int block = 0; block < Shape::blocks; block++) {
+        next.at[i][block] = *reinterpret_cast<const uint32_t *>(columns[block] + row * width);
+      }
+    }
+  }
+  __device__ __forceinline__ void take(source<Shape::blocks> &into) {
+    if (mirrors) {
+      mirror<Shape::blocks>(left, width, lane).fill(next, lane);
+    }
+    into.take(next);
+  }
+};
+
 /* -- weights --------------------------------------------------------------------------------------------------------- */
 
 template <typename Shape, int Parts> struct factors {
@@ -218,39 +252,14 @@ __global__ void __launch_bounds__(THREADS, Shape::at_once)
     return;
   }
   const factors<Shape, Parts> products(shared, lane);
-  const int32_t base = left - Shape::margin;
-  const bool edge = base < 0 || base + COLUMNS * Shape::blocks > width;
-  const uint8_t *columns[Shape::blocks];
-#pragma unroll
-  for (int i = 0; i < Shape::blocks; i++) {
-    columns[i] = in + min(max(base + i * COLUMNS + lane / 4 * WORD, 0), width - WORD);
-  }
-  words<Shape::blocks> next;
-  const auto request = [&](int32_t group) {
-    const int32_t first = top - Shape::margin + group * GROUP + lane % 4 * WORD;
-#pragma unroll
-    for (int i = 0; i < WORD; i++) {
-      const int32_t last = image.height - 1;
-      const int64_t row = max(last - abs(last - abs(first + i)), 0); /* mirrored once; further rows decide nothing */
-#pragma unroll
-      for (int block = 0; block < Shape::blocks; block++) {
-        next.at[i][block] = *reinterpret_cast<const uint32_t *>(columns[block] + row * width);
-      }
-    }
-  };
+  feed<Shape> arriving(in, image, left, top, lane);
   source<Shape::blocks> sources[Shape::spans];
-  const auto take = [&](source<Shape::blocks> &into) {
-    if (edge) {
-      mirror<Shape::blocks>(base, width, lane).fill(next, lane);
-    }
-    into.take(next);
-  };
 #pragma unroll
   for (int i = 0; i < Shape::spans - 1; i++) {
-    request(i);
-    take(sources[i]);
+    arriving.request(i);
+    arriving.take(sources[i]);
   }
-  request(Shape::spans - 1);
+  arriving.request(Shape::spans - 1);
   uint8_t *target = out + uint64_t(top + lane / 4) * width + left + lane % 4 * WORD;
 #pragma unroll 1
   for (int32_t step = 0; step < steps; step += Shape::spans) {
@@ -262,9 +271,9 @@ __global__ void __launch_bounds__(THREADS, Shape::at_once)
       if (step + i >= steps || y >= image.height) {
         return;
       }
-      take(sources[(i + Shape::spans - 1) % Shape::spans]);
+      arriving.take(sources[(i + Shape::spans - 1) % Shape::spans]);
       if (step + i + 1 < steps) {
-        request(step + i + Shape::spans);
+        arriving.request(step + i + Shape::spans);
       }
       summed<Shape::blocks> between;
       pass_down(sources, i, products, between);

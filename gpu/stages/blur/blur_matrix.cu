@@ -141,6 +141,27 @@ struct square {
   }
 };
 
+/* The groups of 16 rows of a strip, one after another, as a thread reads them: DEPTH of them are under way. */
+struct feed {
+  arrivals &next;
+  const uint8_t *in;
+  const blur_geometry &image;
+  const place at;
+  const int32_t top, groups;
+
+  __device__ __forceinline__ void request(int32_t group) {
+    if (group < groups) {
+      next.request(group % DEPTH, in, image, at, top + group * GROUP);
+    }
+    __pipeline_commit();
+  }
+  __device__ __forceinline__ void take(int32_t group, square &into) {
+    __pipeline_wait_prior(DEPTH - 1);
+    into.take(next.get(group % DEPTH, in, image, at, top + group * GROUP));
+    request(group + DEPTH);
+  }
+};
+
 /* -- both passes ----------------------------------------------------------------------------------------------------- */
 
 /* Sums of 16 rows of columns in steps of 1 / BLUR_STEP. What the last columns of a warp read behind the end of a row decides
@@ -293,26 +314,15 @@ __global__ void __launch_bounds__(THREADS, blocks_of_processor<Parts, Spans>)
   const int32_t top = int32_t(blockIdx.y) * GROUP * steps;
   const int32_t own = int32_t(warp) * PIECE;
   const place at = find(image, left - beside<Stretches> + own + int32_t(lane / 4) * WORD);
-  const auto row_of = [&](int32_t group) { return top - above<Spans> + group * GROUP + first; };
-  const auto request = [&](int32_t group) {
-    if (group < Spans + steps - 1) {
-      next.request(group % DEPTH, in, image, at, row_of(group));
-    }
-    __pipeline_commit();
-  };
+  feed arriving = {next, in, image, at, top - above<Spans> + first, Spans + steps - 1};
   square source[Spans];
-  const auto take = [&](int32_t group, square &into) {
-    __pipeline_wait_prior(DEPTH - 1);
-    into.take(next.get(group % DEPTH, in, image, at, row_of(group)));
-    request(group + DEPTH);
-  };
 #pragma unroll 1
   for (int32_t group = 0; group < DEPTH; group++) {
-    request(group);
+    arriving.request(group);
   }
 #pragma unroll
   for (int i = 0; i < Spans - 1; i++) {
-    take(i, source[i]);
+    arriving.take(i, source[i]);
   }
   /* As many steps as there are groups are laid out one after another, so that none is moved when a new one takes the place of
    * the oldest. */
@@ -326,7 +336,7 @@ __global__ void __launch_bounds__(THREADS, blocks_of_processor<Parts, Spans>)
         return;
       }
       plane &between = summed[(step + i) % 2];
-      take(step + i + Spans - 1, source[(i + Spans - 1) % Spans]);
+      arriving.take(step + i + Spans - 1, source[(i + Spans - 1) % Spans]);
       pass_down(source, i, products.down, warp, lane, between);
       __syncthreads();
       if (own < width<Stretches>) {

@@ -34,6 +34,7 @@ LINE = [("Mul", ["x", "two"], ["double"]), ("Add", ["double", "one"], ["y"])]
 WEIGHTS = [constant("two", 2), constant("one", 1)]
 save("line", LINE, [tensor("x", T.FLOAT, [1, 3, 4, 5])], [tensor("y", T.FLOAT, [1, 3, 4, 5])], WEIGHTS)
 save("open", LINE, [tensor("x", T.FLOAT, ["batch", 3, "height", None])], [tensor("y", T.FLOAT, None)], WEIGHTS)
+save("pictures", LINE, [tensor("x", T.FLOAT, ["batch", 3, 4, 5])], [tensor("y", T.FLOAT, ["batch", 3, 4, 5])], WEIGHTS)
 save("old", LINE, [tensor("x", T.FLOAT, [4]), tensor("two", T.FLOAT, [1]), tensor("one", T.FLOAT, [1])],
      [tensor("y", T.FLOAT, [4])], WEIGHTS, opset=7, ir=3)  # weights are among the inputs
 save("wide", [("Identity", ["x"], ["y"])], [tensor("x", T.FLOAT, [1, 1, 2, 3, 4, 5])], [tensor("y", T.FLOAT, [1, 1, 2, 3, 4, 5])])

@@ -98,8 +98,9 @@ bool options_read(int count, char **arguments, unsigned takes, struct options *o
     }
   }
   if (takes & (OPTION_FILE | OPTION_SCALE)) {
-    options->file = arguments[optind];
-    optind += options->file != NULL;
+    const char *file = arguments[optind], *path = file ? realpath(file, options->path) : NULL;
+    options->file = path ? path : file;
+    optind += file != NULL;
     if (!options->file && takes & OPTION_FILE) {
       return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'%s' needs a file", arguments[0]);
     }

@@ -2,10 +2,11 @@
 #ifndef FRAMED_FRAMEBENCH_COMMON_OPTIONS_H
 #define FRAMED_FRAMEBENCH_COMMON_OPTIONS_H
 
-#include <jansson.h>
-
 #include "gpu/gpu.h"
 #include "tools/framectl/common/problem.h"
+
+#include <jansson.h>
+#include <limits.h>
 
 /* Bits: what not every subcommand takes. SCALE: --devices in the place of --device, --simulate, and perhaps a file. */
 enum option_id { OPTION_SVG = 1, OPTION_WITNESS = 2, OPTION_FILE = 4, OPTION_SCALE = 8 };
@@ -15,7 +16,8 @@ struct options {
   bool json, quick;
   bool witness;     /* compare with CUPTI's records */
   const char *svg;  /* file for the timeline; NULL: none */
-  const char *file; /* the operand, where one is taken */
+  const char *file; /* the operand, where one is taken: whole, if it is there, since a daemon looks for it from elsewhere */
+  char path[PATH_MAX];
   unsigned devices; /* at most so many; 0: not given */
   bool simulate;    /* foretell what is not there */
   enum gpu_backend_choice backend;

@@ -2,18 +2,17 @@
  * framebench model FILE: a model in the daemon, beside the same model, instances and slots in a loop of one process.
  *
  * A daemon for each question is started before anything here uses the device: what instances take that many sessions share, how
- * late frames of many cameras come, and how many frames pass in memory that client and daemon share. On the CPU backend only
- * the last is asked. The file takes one picture of three planes of floats.
+ * late frames of many cameras come, and how many frames pass in memory that client and daemon share, one by one and in batches.
+ * On the CPU backend only the last is asked. The file takes pictures of three planes of floats.
  */
-#include "gpu/model/model.h"
 #include "tools/framebench/command.h"
-#include "tools/framebench/common/engine.h"
 #include "tools/framebench/common/machine.h"
-#include "tools/framebench/common/options.h"
 #include "tools/framebench/common/own_daemon.h"
 #include "tools/framebench/common/samples.h"
 #include "tools/framebench/common/targets.h"
 #include "tools/framebench/load/report.h"
+#include "tools/framebench/model/batches.h"
+#include "tools/framebench/model/loop.h"
 #include "tools/framectl/common/daemon.h"
 
 #include <stdio.h>
@@ -31,10 +30,12 @@ static const struct work {
 struct bench {
   const struct options *options;
   struct results *results;
+  struct model_tensor input; /* of one frame */
   bool cuda;
   double memory_many, memory_two; /* bytes on the device */
   double cameras_p99, cameras_lost;
   struct samples daemon[WAYS], alone[WAYS]; /* frames a second; of ONE microseconds */
+  struct batches *batches;                  /* NULL: the file takes one frame at a time */
 };
 
 static const struct section rows_section = {"model", "A model in the daemon, and in a loop of one process",
@@ -64,7 +65,8 @@ static bool keep(struct samples *samples, double figure, struct problem *problem
 /* -- daemons -------------------------------------------------------------------------------------------------------- */
 
 static json_t *models(const struct bench *bench, const char *name, unsigned instances) {
-  return json_pack("{s:{s:s, s:i}}", name, "file", bench->options->file, "instances", (int)instances);
+  return json_pack("{s:{s:s, s:i, s:o}}", name, "file", bench->options->file, "instances", (int)instances, "shape",
+                   batches_shape(&bench->input));
 }
 
 /* What a camera gives, made into what the model takes: its sides are the last two of the tensor. */
@@ -117,11 +119,11 @@ static bool load_cameras(struct bench *bench, const char *socket, const char *co
   return true;
 }
 
-static bool watch_cameras(struct bench *bench, const struct model_tensor *input, struct problem *problem) {
+static bool watch_cameras(struct bench *bench, struct problem *problem) {
   char names[CAMERAS][16];
   const char *list[CAMERAS];
   struct own_pipeline pipelines[CAMERAS];
-  json_t *stages = camera_stages(input);
+  json_t *stages = camera_stages(&bench->input);
   json_t *format = json_pack("{s:s, s:i, s:i}", "pixels", "nv12", "width", WIDTH, "height", HEIGHT);
   for (unsigned i = 0; i < CAMERAS; i++) {
     snprintf(names[i], sizeof names[i], "cam%u", i);
@@ -138,16 +140,6 @@ static bool watch_cameras(struct bench *bench, const struct model_tensor *input,
 }
 
 /* -- one process ---------------------------------------------------------------------------------------------------- */
-
-static struct gpu_chain *make_chain(struct model *model, unsigned slots, struct problem *problem) {
-  struct gpu_error error = {0};
-  const struct gpu_stage_request request = {.stage = stage_find("model"), .resource = model, .users = slots};
-  struct gpu_chain *chain = gpu_chain_new(&model_input(model)->format, &request, 1, &error);
-  if (!chain) {
-    options_gpu_problem(&error, problem);
-  }
-  return chain;
-}
 
 static bool run_engine(struct bench *bench, struct engine *engine, enum way way, struct problem *problem) {
   struct engine_figures figures;
@@ -171,20 +163,14 @@ static bool run_engine(struct bench *bench, struct engine *engine, enum way way,
 }
 
 static bool go_alone(struct bench *bench, struct gpu_device *device, enum way way, struct problem *problem) {
-  struct gpu_error error = {0};
-  const struct model_settings settings = {.file = bench->options->file, .instances = works[way].slots};
-  struct model *model = model_open(&settings, &error);
-  if (!model) {
-    return options_gpu_problem(&error, problem);
-  }
-  struct gpu_chain *chain = make_chain(model, works[way].slots, problem);
-  const struct engine_setup setup = {
-      .chain = chain, .slots = works[way].slots, .completion = ENGINE_SPIN, .timed_one_in = GPU_TIMED_NEVER};
-  struct engine *engine = chain ? engine_new(device, &setup, problem) : NULL;
-  bool done = engine && run_engine(bench, engine, way, problem);
-  engine_free(engine);
-  gpu_chain_free(chain);
-  model_release(model);
+  const struct loop_setup setup = {.file = bench->options->file,
+                                   .input = &bench->input,
+                                   .rows = 1,
+                                   .instances = works[way].slots,
+                                   .slots = works[way].slots};
+  struct loop *loop = loop_new(device, &setup, problem);
+  bool done = loop && run_engine(bench, loop_engine(loop), way, problem);
+  loop_free(loop);
   return done;
 }
 
@@ -208,6 +194,7 @@ static bool take_turns(struct bench *bench, const char *socket, struct problem *
     for (int way = 0; way < WAYS && done; way++) {
       done = go_through(bench, socket, (enum way)way, problem) && go_alone(bench, device, (enum way)way, problem);
     }
+    done = done && (!bench->batches || batches_measure(bench->batches, socket, device, seconds(bench), problem));
   }
   if (device) {
     results_set(bench->results, "backend", json_string(gpu_backend_name(device)));
@@ -218,8 +205,9 @@ static bool take_turns(struct bench *bench, const char *socket, struct problem *
 }
 
 static bool compare(struct bench *bench, json_t *format, struct problem *problem) {
-  struct own_pipeline pipelines[WAYS];
+  struct own_pipeline pipelines[WAYS + 1];
   json_t *all = json_object(), *stages[WAYS];
+  unsigned count = WAYS;
   for (int way = 0; way < WAYS; way++) {
     json_t *one = models(bench, works[way].pipeline, works[way].slots);
     json_object_update(all, one);
@@ -232,7 +220,10 @@ static bool compare(struct bench *bench, json_t *format, struct problem *problem
                                            .format = format,
                                            .stages = stages[way]};
   }
-  struct own_daemon *daemon = own_daemon_start(pipelines, WAYS, keys(bench, all), problem);
+  if (bench->batches) {
+    batches_configure(bench->batches, all, &pipelines[count++]);
+  }
+  struct own_daemon *daemon = own_daemon_start(pipelines, count, keys(bench, all), problem);
   bool done = daemon && take_turns(bench, own_daemon_socket(daemon), problem);
   own_daemon_stop(daemon);
   for (int way = 0; way < WAYS; way++) {
@@ -259,13 +250,16 @@ static void add_targets(struct bench *bench) {
   for (size_t i = 0; i < count; i++) {
     targets_add(bench->results, &targets[i]);
   }
+  if (bench->batches) {
+    batches_add_targets(bench->batches);
+  }
 }
 
-static bool measure(struct bench *bench, const struct model_tensor *input, struct problem *problem) {
-  json_t *format = own_daemon_format(&input->format);
+static bool measure(struct bench *bench, struct problem *problem) {
+  json_t *format = own_daemon_format(&bench->input.format);
   results_section(bench->results, &rows_section);
   bool done = !bench->cuda || (weigh(bench, format, CAMERAS, 3, &bench->memory_many, problem) &&
-                               weigh(bench, format, 1, 2, &bench->memory_two, problem) && watch_cameras(bench, input, problem));
+                               weigh(bench, format, 1, 2, &bench->memory_two, problem) && watch_cameras(bench, problem));
   done = done && compare(bench, format, problem);
   json_decref(format);
   if (done) {
@@ -274,21 +268,37 @@ static bool measure(struct bench *bench, const struct model_tensor *input, struc
   return done && results_finish(bench->results, problem);
 }
 
+static bool with_batches(struct bench *bench, bool takes_batches, struct problem *problem) {
+  bench->batches = takes_batches ? batches_new(bench->options, bench->results, &bench->input, problem) : NULL;
+  bool done = (!takes_batches || bench->batches) && measure(bench, problem);
+  batches_free(bench->batches);
+  return done;
+}
+
 /* Opened on the CPU to learn what it takes, and given back before daemons are. */
 static bool with_model(struct bench *bench, struct problem *problem) {
   struct gpu_error error = {0};
-  const struct model_settings settings = {.file = bench->options->file};
+  struct model_settings settings = {.file = bench->options->file, .batch.most = BATCHES_MOST};
   struct model *model = model_open(&settings, &error);
+  struct model_summary summary = {0};
+  if (model) {
+    model_summary(model, &summary);
+  }
+  if (!summary.takes_rows) {
+    model_release(model);
+    settings.batch.most = 0;
+    model = model_open(&settings, &error);
+  }
   if (!model) {
     return options_gpu_problem(&error, problem);
   }
-  const struct model_tensor input = *model_input(model);
+  bench->input = *model_input(model);
   model_release(model);
-  if (input.format.rank < 3 || input.format.dtype != ELEMENT_FLOAT32) {
+  if (bench->input.format.rank < 3 || bench->input.format.dtype != ELEMENT_FLOAT32) {
     return problem_set(problem, EXIT_STATUS_USAGE, "give one whose input is 1x3xHEIGHTxWIDTH, float32",
                        "%s does not take pictures as planes of floats", bench->options->file);
   }
-  return measure(bench, &input, problem);
+  return with_batches(bench, summary.takes_rows, problem);
 }
 
 bool command_model(int count, char **arguments, struct problem *problem) {

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Makes the model that figures are measured with: a ResNet-18 of 11.7 million random weights, 1x3x224x224 float32 to 1000 classes.
 
-    resnet18.py FILE.onnx
+    resnet18.py FILE.onnx [--open]
 
+With --open the first side is not 1 but open, so that several frames may go through it together.
 Needs nothing but Python: what an ONNX file is made of is written here field by field. Weights are scaled so that numbers stay
 moderate from layer to layer; normalisation is part of them, as it is once a model is optimised. The same file each time.
 """
@@ -73,11 +74,12 @@ class Graph:
 
 
 def value_info(name, shape):
-    sides = b"".join(part(1, number(1, side)) for side in shape)
+    """A side with a name is open."""
+    sides = b"".join(part(1, part(2, side) if isinstance(side, str) else number(1, side)) for side in shape)
     return part(1, name) + part(2, part(1, number(1, FLOAT) + part(2, sides)))
 
 
-def resnet18():
+def resnet18(first_side):
     graph = Graph()
     x = graph.node("Relu", graph.convolve("image", 3, 64, 7, 2))
     x = graph.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
@@ -87,15 +89,15 @@ def resnet18():
     x = graph.node("Flatten", graph.node("GlobalAveragePool", x), axis=1)
     x = graph.node("Gemm", x, graph.weight((1000, 512), 512), graph.weight((1000,), 600), transB=1)
     body = graph.nodes + part(2, "resnet18") + b"".join(graph.weights)
-    body += part(11, value_info("image", (1, 3, 224, 224))) + part(12, value_info(x, (1, 1000)))
+    body += part(11, value_info("image", (first_side, 3, 224, 224))) + part(12, value_info(x, (first_side, 1000)))
     return number(1, 8) + part(7, body) + part(8, number(2, 17))
 
 
 def main():
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+    if sys.argv[2:] not in ([], ["--open"]) or len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     with open(sys.argv[1], "wb") as file:
-        file.write(resnet18())
+        file.write(resnet18("batch" if len(sys.argv) > 2 else 1))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 #include "gpu/stages/launch.cuh"
 
 extern "C" {
-#include "gpu/stages/motion.h"
+#include "gpu/stages/motion/motion.h"
 }
 
 namespace {

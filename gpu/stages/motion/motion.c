@@ -1,5 +1,5 @@
 /* motion: descriptor, background and mask on the CPU; motion_boxes.c groups what changed. */
-#include "gpu/stages/motion.h"
+#include "gpu/stages/motion/motion.h"
 #include "gpu/stages/prepare.h"
 #include "gpu/stages/vector.h"
 

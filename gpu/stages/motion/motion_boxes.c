@@ -5,7 +5,7 @@
  * two roots is hung below the earlier one; so the result does not depend on the order in which cells are joined,
  * and the CUDA backend, which joins them all at once, finds the same groups.
  */
-#include "gpu/stages/motion.h"
+#include "gpu/stages/motion/motion.h"
 
 #include <string.h>
 

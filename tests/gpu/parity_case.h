@@ -1,0 +1,35 @@
+/* One case of the parity of both backends: a stage with its parameters, a format, and the frames that are made of a seed. */
+#ifndef FRAMED_TESTS_GPU_PARITY_CASE_H
+#define FRAMED_TESTS_GPU_PARITY_CASE_H
+
+#include "gpu/gpu.h"
+#include "tests/gpu/cases.h"
+#include "tests/gpu/compare.h"
+
+enum { PARITY_BANDS = 3 };
+
+/* Memory for all cases, taken once, because registering it with a device takes long. */
+struct parity_arena {
+  unsigned char *base;
+  size_t bytes, used;
+};
+
+struct parity_tally {
+  unsigned cases, refused, left_out, failed;
+  struct difference bytes, floats;
+};
+
+struct parity {
+  struct gpu_device *device, *parts[PARITY_BANDS];
+  bool split, exact; /* the host's own loops, of other rows */
+  struct parity_arena arena;
+  struct parity_tally tally; /* of the current stage */
+  struct stage_value values[STAGE_MAX_PARAMETERS];
+};
+
+/* Counts the case, with the parameters in `values`, as computed, refused or too large. False if the device is of no more use.
+ */
+bool parity_run_case(struct parity *test, const struct stage_descriptor *stage, const struct frame_format *format,
+                     uint64_t seed);
+
+#endif
