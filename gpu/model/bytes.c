@@ -75,23 +75,17 @@ static unsigned char *read_file(const struct reading *reading, const char *path,
   return bytes;
 }
 
-static uint64_t mix(uint64_t hash, uint64_t word) {
-  hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
-  return hash ^ hash >> 29;
-}
-
-/* Tells files apart that differ by chance; who makes two of the same hash on purpose has two of his own. Words go into four
- * hashes in turn, which a processor computes at the same time. */
+/* Tells files apart that differ by chance; who makes two of the same hash on purpose has two of his own. */
 static uint64_t hash(uint64_t before, const unsigned char *bytes, size_t count) {
-  uint64_t hashes[4] = {before, 1, 2, 3}, words[4];
-  for (size_t i = 0; i < count; i += sizeof words) {
-    memset(words, 0, sizeof words);
-    memcpy(words, bytes + i, count - i < sizeof words ? count - i : sizeof words);
-    for (unsigned k = 0; k < 4; k++) {
-      hashes[k] = mix(hashes[k], words[k]);
-    }
+  const uint64_t factor = UINT64_C(0x9E3779B97F4A7C15);
+  uint64_t hash = before ^ (count * factor);
+  for (size_t i = 0; i < count; i += sizeof hash) {
+    uint64_t word = 0;
+    memcpy(&word, bytes + i, count - i < sizeof word ? count - i : sizeof word);
+    hash = (hash ^ word) * factor;
+    hash ^= hash >> 29;
   }
-  return mix(mix(mix(mix(hashes[0], hashes[1]), hashes[2]), hashes[3]), count);
+  return hash;
 }
 
 static bool read_beside(const struct reading *reading, const char *path, struct model_bytes *bytes,
