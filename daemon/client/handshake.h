@@ -29,7 +29,7 @@ struct client { /* a client that may be seated */
   struct native_hello hello;
 };
 
-/* One that has just connected. */
+/* A client that has just connected. */
 struct client client_of(int fd, const struct peer *peer);
 /* Whether the client asked to be told which of its frames have their fate. */
 static inline bool client_wants_acks(const struct client *client) {

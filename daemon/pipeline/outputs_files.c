@@ -328,7 +328,7 @@ bool outputs_on_file_back(struct outputs *outputs, const struct sink_event *even
 
 /* -- a file that is gone ----------------------------------------------------------------------------------------------- */
 
-/* One that was cut, as by logrotate's copytruncate, goes on at its end. */
+/* A file that was cut, as by logrotate's copytruncate, goes on at its end. */
 static bool was_cut(struct outputs *outputs, const struct stat *status) {
   bool cut = status->st_size < outputs->file.seen;
   outputs->file.seen = status->st_size;

@@ -379,7 +379,7 @@ int64_t pipeline_last_in(const struct pipeline *pipeline);
 int64_t pipeline_last_out(const struct pipeline *pipeline);
 /* snapshot.c. */
 void pipeline_read(const struct pipeline *pipeline, struct reading *reading);
-/* Of that, how long the engines of its devices have worked. */
+/* Into the same reading: how long the engines of the pipeline's devices have worked. */
 void pipeline_read_served(const struct pipeline *pipeline, struct reading *reading);
 
 bool pipeline_sink_has_ended(const struct pipeline *pipeline);
