@@ -61,8 +61,6 @@ struct handshakes_setup {
 struct handshakes *handshakes_new(const struct handshakes_setup *setup, struct failure *failure);
 /* Begins a handshake on a connection, which is taken over. */
 void handshakes_receive(struct handshakes *handshakes, int fd, const struct peer *peer);
-/* How many clients have not said HELLO yet. */
-unsigned handshakes_count(const struct handshakes *handshakes);
 /* While suspended nobody is handed on, and nobody's time runs. */
 void handshakes_suspend(struct handshakes *handshakes);
 void handshakes_resume(struct handshakes *handshakes);

@@ -48,7 +48,8 @@ static int64_t files_now(void) {
   return (int64_t)real.tv_sec * NS_PER_S + real.tv_nsec;
 }
 
-bool outputs_open_segment(struct outputs *outputs, struct failure *failure) {
+/* [set-up thread] Begins a segment. */
+static bool outputs_open_segment(struct outputs *outputs, struct failure *failure) {
   struct segment_files files;
   if (!open_file(outputs, &files, failure)) {
     return false;

@@ -212,8 +212,6 @@ void outputs_follow_name(struct outputs *outputs);
 
 /* -- outputs_files.c ------------------------------------------------------------------------------------------------- */
 
-/* [set-up thread] Begins a segment. */
-bool outputs_open_segment(struct outputs *outputs, struct failure *failure);
 /* [set-up thread] Finds what belongs to a segment of the process before. */
 void outputs_find_index(struct outputs *outputs);
 /* Gives the sink what `endpoint` has. */
