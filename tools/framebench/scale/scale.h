@@ -32,7 +32,7 @@ double scale_seconds(const struct scale *scale); /* of a measurement */
 const char *scale_pipeline(const struct scale *scale, unsigned work, unsigned at, char name[SCALE_NAME]);
 /* Through the daemon; `rate` frames a second of all sessions, 0: as they are taken. A row of load_section, or NULL. */
 json_t *scale_load(const struct scale *scale, unsigned work, unsigned at, double rate, struct problem *problem);
-/* Without the daemon: frames a second of all these devices at once. */
+/* Without it: frames a second of all these devices at once. */
 bool scale_alone(const struct scale *scale, unsigned work, unsigned at, double *rate, struct problem *problem);
 
 #endif
