@@ -129,7 +129,7 @@ void quote_make_printable(char *text) {
   }
 }
 
-/* One for each, as they are counted. */
+/* One character for each that is counted. */
 static void print_characters(FILE *out, struct span shown) {
   for (const char *at = shown.begin; at < shown.end; at = next_character(at, shown.end)) {
     size_t length = printable_length(at, shown.end);

@@ -11,7 +11,8 @@ enum { NAME_LENGTH = 64, MOST_PIPELINES = 1024, MOST_MODELS = 1024 };
 
 #define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 
-const char *reader_where(const struct reader *reader, enum key_section section, char text[READER_WHERE]) {
+/* "'source' of pipeline 'cam0'" in `text`. */
+static const char *reader_where(const struct reader *reader, enum key_section section, char text[READER_WHERE]) {
   const char *kind = reader->model ? "model" : "pipeline";
   const char *name = reader->model ? reader->model : reader->pipeline;
   if (!name) {

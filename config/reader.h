@@ -28,9 +28,6 @@ bool reader_set_defaults(struct reader *reader);
 /* Reads one file into the configuration, over what earlier files said. */
 void reader_read_file(struct reader *reader, const struct node *root);
 
-/* "'source' of pipeline 'cam0'" in `text`. */
-const char *reader_where(const struct reader *reader, enum key_section section, char text[READER_WHERE]);
-
 /* values.c: reads one value into `target`, which is the key's place in its structure. */
 void value_read(struct reader *reader, const struct config_key *key, const struct node *node, void *target);
 

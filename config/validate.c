@@ -183,7 +183,7 @@ bool validate_pipeline(struct reader *reader, const struct node *node, const str
 
 /* -- between pipelines ------------------------------------------------------------------------------------------- */
 
-/* One path that must be its user's alone. */
+/* A path that must be its user's alone. */
 struct claim {
   const char *path;            /* without "./" and doubled slashes */
   const char *user, *pipeline; /* "source" of pipeline "cam0" */

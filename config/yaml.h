@@ -36,7 +36,7 @@ struct node *node_free(struct node *node); /* with its children, not its success
 
 /* The child called `name` of a mapping, or NULL. */
 const struct node *node_find(const struct node *mapping, const char *name);
-/* Whether it is an empty value, which stands for an empty mapping, list or nothing. */
+/* Whether the node is an empty value, which stands for an empty mapping, list or nothing. */
 bool node_is_nothing(const struct node *node);
 
 #endif

@@ -140,7 +140,7 @@ __attribute__((format(printf, 4, 5))) bool gpu_error_set(struct gpu_error *error
 
 /* The device is dead from now on, for the reason in `error`; the first reason stays. Any thread. */
 void gpu_device_die(struct gpu_device *device, const struct gpu_error *error);
-/* Whether it is dead; fills `error` (may be NULL) with the reason. Asked several times a frame. */
+/* Whether the device is dead; fills `error` (may be NULL) with the reason. Asked several times a frame. */
 static inline bool gpu_device_is_dead(const struct gpu_device *device, struct gpu_error *error) {
   if (atomic_load_explicit(&device->condition, memory_order_acquire) != GPU_LOST) {
     return false;

@@ -79,7 +79,7 @@ struct gpu_device *gpu_open_calibrated(enum gpu_backend_choice choice, unsigned 
                                        const struct gpu_calibration *known, struct gpu_error *error);
 /* How many devices there are, the first of which has the number 0; the CPU appears as `cpus`. May load the driver. */
 unsigned gpu_count(enum gpu_backend_choice choice, unsigned cpus);
-/* Whether that could be opened, said without opening it, which would take memory and time. */
+/* Whether the device could be opened, said without opening it, which would take memory and time. */
 bool gpu_usable(enum gpu_backend_choice choice, unsigned index, struct gpu_error *error);
 void gpu_calibration(const struct gpu_device *device, struct gpu_calibration *calibration);
 
@@ -124,7 +124,7 @@ void gpu_usage(const struct gpu_device *device, struct gpu_usage *usage);
 /* Declares the device dead, for a reason that only the caller can see (a frame that does not finish in time), so
  * that nothing waits for it any more, gpu_program_free() included. Any thread; never blocks. */
 void gpu_abandon(struct gpu_device *device, const char *reason);
-/* Whether it is dead, for whatever reason. Any thread; never blocks. */
+/* Whether the device is dead, for whatever reason. Any thread; never blocks. */
 bool gpu_is_lost(const struct gpu_device *device);
 
 /* -- chains: formats negotiated, nothing allocated on a device ------------------------------------------- */
@@ -147,7 +147,7 @@ struct gpu_chain *gpu_chain_free(struct gpu_chain *chain); /* NULL is fine; retu
 bool gpu_chain_runs(const struct gpu_chain *chain, enum gpu_backend_choice choice, struct gpu_error *error);
 /* Whether a kernel that stays on the device can compute it: each stage takes one sample at a time, and frames are small. */
 bool gpu_chain_resides(const struct gpu_chain *chain, struct gpu_error *error);
-/* Which step of such a kernel a stage is. */
+/* Which step of a kernel that stays on a GPU the stage is. */
 enum gpu_resident_step gpu_resident_step(const struct stage_descriptor *stage);
 /* Whether its frames may be dealt over joined devices: no stage has a state; error->stage names one that has. */
 bool gpu_chain_spreads(const struct gpu_chain *chain, struct gpu_error *error);

@@ -15,7 +15,7 @@ bool doorbell_ring(struct native_control *control, int fd) {
     return true;
   }
   atomic_store_explicit(&control->client.sleeps, 0, memory_order_relaxed);
-  /* If it does not fit, enough of them wait there already. For any other reason the client goes on sleeping. */
+  /* If a ring does not fit, enough of them wait there already. For any other reason the client goes on sleeping. */
   if (send(fd, &doorbell, sizeof doorbell, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno == EAGAIN) {
     return true;
   }

@@ -72,7 +72,7 @@ struct lane_patience {
 bool lane_is_parked(struct lane *lane, const struct lane_patience *patience);
 /* While it stands: runs the messages that wait for it; true if there were any. */
 bool lane_run_messages(struct lane *lane);
-/* It goes on as if nothing had been; also before it stands. */
+/* The lane goes on as if nothing had been; also before it stands. */
 void lane_unpark(struct lane *lane);
 
 /* -- on the lane ---------------------------------------------------------------------------------------------- */
@@ -90,7 +90,7 @@ bool lane_is_own(const struct runner *runner);
 /* Around each call to a device, which may take for ever. */
 void lane_enter_device(struct lane *lane);
 void lane_leave_device(struct lane *lane);
-/* Whether it is about to stand still, so that nothing new may be begun outside turns. */
+/* Whether the lane is about to stand still, so that nothing new may be begun outside turns. */
 bool lane_is_parking(const struct lane *lane);
 
 /* -- from any thread: a turn soon. Only marks and wakes, so that a stream callback may call it. ------------------ */

@@ -108,7 +108,7 @@ bool models_open(struct config_model *model, struct config_errors *errors) {
 
 static const char *name_of(const struct config_model *model) { return model->name ? model->name : model->file; }
 
-/* Whether one of the first `count` models is that one. */
+/* Whether one of the first `count` models is `open`. */
 static bool has_open(const struct config *config, unsigned count, const void *open) {
   bool has = false;
   for (unsigned i = 0; i < count; i++) {

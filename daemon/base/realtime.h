@@ -17,7 +17,7 @@
 bool realtime_check(const struct config_realtime *realtime, struct failure *failure);
 /* For the whole process, before there is much memory of it. */
 bool realtime_lock(const struct config_realtime *realtime, struct failure *failure);
-/* For one thread. */
+/* Gives one thread the policy, the priority and the processors that are configured. */
 bool realtime_apply(const struct config_realtime *realtime, pthread_t thread, struct failure *failure);
 /* How many processors lanes have; 0: the section does not say. */
 unsigned realtime_processors(const struct config_realtime *realtime);

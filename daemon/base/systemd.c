@@ -249,7 +249,7 @@ static bool set_number(const char *variable, long number) {
   return setenv(variable, text, 1) == 0;
 }
 
-/* Each number is looked at there: one that nothing comes with makes all of them unknown. */
+/* sd_listen_fds() looks at each number: one with no descriptor makes all of them unknown. */
 static bool receive_place(int place) { return fcntl(place, F_SETFD, 0) == 0 || dup2(STDERR_FILENO, place) >= 0; }
 
 bool systemd_pass_again(void) {

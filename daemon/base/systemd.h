@@ -20,15 +20,15 @@ void systemd_stopping(const char *status);
 void systemd_watchdog(void);
 /* Interval in which systemd wants to hear systemd_watchdog(), in ns; 0: it does not. */
 int64_t systemd_watchdog_interval(void);
-/* Whether it has begun to: this process has been ready, in this image or in one before. */
+/* Whether systemd watches for signs of life already: this process has been ready, in this image or in one before. */
 bool systemd_watches(void);
 
 /* Takes the listening socket whose FileDescriptorName= is `name` (or, failing that, whose address is `path`). Each is
  * taken once; -1: there is none. systemd_unclaimed() then names the first passed socket nobody took, or NULL. */
 int systemd_take_listener(const char *name, const char *path);
 const char *systemd_unclaimed(void);
-/* Whether it passed any, to this image of the process or to one before. It passes them again at the next start, and only there:
- * until then it listens at their addresses itself. */
+/* Whether systemd passed any sockets, to this image of the process or to one before. It passes them again at the next start,
+ * and only there: until then it listens at their addresses itself. */
 bool systemd_has_passed(void);
 
 /* -- the descriptor store: what lies there survives this process, by name ------------------------------------------ */

@@ -313,8 +313,6 @@ void handshakes_adopt(struct handshakes *handshakes, const struct handshakes *ad
 
 /* -- control ----------------------------------------------------------------------------------------------------- */
 
-unsigned handshakes_count(const struct handshakes *handshakes) { return handshakes->count; }
-
 void handshakes_suspend(struct handshakes *handshakes) {
   handshakes->suspended = true;
   for (struct handshake *handshake = handshakes->visitors; handshake; handshake = handshake->next) {

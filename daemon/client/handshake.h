@@ -29,7 +29,7 @@ struct client { /* a client that may be seated */
   struct native_hello hello;
 };
 
-/* One that has just connected. */
+/* A client that has just connected. */
 struct client client_of(int fd, const struct peer *peer);
 /* Whether the client asked to be told which of its frames have their fate. */
 static inline bool client_wants_acks(const struct client *client) {
@@ -61,8 +61,6 @@ struct handshakes_setup {
 struct handshakes *handshakes_new(const struct handshakes_setup *setup, struct failure *failure);
 /* Begins a handshake on a connection, which is taken over. */
 void handshakes_receive(struct handshakes *handshakes, int fd, const struct peer *peer);
-/* How many clients have not said HELLO yet. */
-unsigned handshakes_count(const struct handshakes *handshakes);
 /* While suspended nobody is handed on, and nobody's time runs. */
 void handshakes_suspend(struct handshakes *handshakes);
 void handshakes_resume(struct handshakes *handshakes);

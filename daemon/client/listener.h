@@ -25,8 +25,8 @@ struct listener *listener_close(struct listener *listener);
  * removed. False: nobody can connect to it. */
 bool listener_begin(struct listener *listener, const struct config_socket_access *access, struct failure *failure);
 
-/* This process ends as it is: removes the files of listeners that have not come into use, and lets no worker thread make others
- * until that is allowed again. Files that were removed are made anew when their listeners come into use. */
+/* For a process that ends as it is: removes the files of listeners that have not come into use, and lets no worker thread make
+ * others until that is allowed again. Files that were removed are made anew when their listeners come into use. */
 void listener_withhold_new(void);
 void listener_allow_new(void);
 

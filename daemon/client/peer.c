@@ -20,7 +20,7 @@ static socklen_t supplementary_groups(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &length) != 0 && errno == ERANGE ? length : 0;
 }
 
-void peer_process(pid_t pid, char name[PEER_PROCESS]) {
+static void peer_process(pid_t pid, char name[PEER_PROCESS]) {
   char path[32];
   snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
   int fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;

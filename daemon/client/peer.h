@@ -24,8 +24,6 @@ struct peer {
 /* False if the kernel does not say, or there is no memory; else peer_clear() follows. */
 bool peer_read(int fd, struct peer *peer);
 void peer_clear(struct peer *peer);
-/* The name of a process, as above. */
-void peer_process(pid_t pid, char name[PEER_PROCESS]);
 /* An empty list lets everybody in, a list only those it names, and root always. */
 bool peer_allowed(const struct peer *peer, const struct config_allow *allow);
 /* Writes one line, "framed: TEXT", if the client takes it at once. */

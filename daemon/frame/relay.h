@@ -49,7 +49,7 @@ struct slot *relay_take(struct relay *relay);
 void relay_settle(struct relay *relay, const struct slot *slot, enum fate fate, int64_t now);
 /* The slot's memory is no longer needed: once, after its frame's fate. */
 void relay_release(struct relay *relay, const struct slot *slot);
-/* One order is carried out, which gives the session a turn. */
+/* An order is carried out, which gives the session a turn. */
 void relay_obeyed(struct relay *relay);
 /* Whether the sink may go without a turn until the next offer. */
 bool relay_may_rest(struct relay *relay);

@@ -24,7 +24,7 @@ enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_RUNNING, SLOT_DONE, 
 
 extern const char *const slot_state_names[SLOT_STATES];
 
-/* Which frame of its pipeline it is, for ever. */
+/* Which frame of its pipeline a frame is, for ever. */
 struct frame_name {
   uint64_t epoch, number;
 };

@@ -232,7 +232,7 @@ static void heed_pace(const struct diagnosis_figures *figures, enum bound bound,
   work->turnaround = larger(round - overlap_services(work->service) - work->host, -work->host);
 }
 
-/* One slot is never faster than two. Where the warm-up says so, things are no longer as they were then. */
+/* With one slot frames are never faster than with two. Where the warm-up says so, things are no longer as they were then. */
 static void check_alone(struct overlap_work *work) {
   struct overlap_work two = *work;
   two.slots = 2;

@@ -34,7 +34,7 @@ static void health_begin(struct health_item *item, enum health_kind kind, const 
 
 static double seconds(int64_t ns) { return (double)ns / (double)NS_PER_S; }
 
-/* It has not moved for so long. */
+/* The item has not moved for `still` ns. */
 __attribute__((format(printf, 3, 4))) static void health_condemn(struct health_item *item, int64_t still, const char *format,
                                                                  ...) {
   va_list arguments;

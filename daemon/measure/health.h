@@ -93,7 +93,7 @@ struct health_item {
 /* `beat`: when the slowest lane finished a turn. */
 void health_of_lanes(const struct health_moment *moment, int64_t beat, struct health_item *item);
 void health_of_device(const struct health_moment *moment, const struct health_device *device, struct health_item *item);
-/* One that failed for good at `since`, as `text` says. */
+/* Of a device that failed for good at `since`, as `text` says. */
 void health_of_left_out(const struct health_moment *moment, unsigned number, int64_t since, const char *text,
                         struct health_item *item);
 void health_of_pipeline(const struct health_moment *moment, const char *name, const struct health_device *device,

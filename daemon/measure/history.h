@@ -41,7 +41,7 @@ struct history {
   int64_t faults[HISTORY_FAULTS]; /* when devices failed lately: CLOCK_MONOTONIC ns, the latest first */
 };
 
-/* This image ends at `now`, because of that. */
+/* The image of the process that runs ends at `now`, because of `cause`. */
 void history_end(struct history *history, enum history_cause cause, const char *text, int64_t now);
 /* A device failed at `now`, and nobody knows which frame it was. */
 void history_note_fault(struct history *history, int64_t now);

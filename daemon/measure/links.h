@@ -26,14 +26,14 @@ struct link_state {
   struct trouble trouble;  /* while it is not connected, or warns */
 };
 
-/* One of each role a pipeline. */
+/* The links of a pipeline, one of each role. */
 struct links {
   struct link_state states[LINK_ROLES];
 };
 
-/* It says so at `now`; its trouble follows from it. With `until` at or before `now` it is forgotten. */
+/* The link says at `now` how it stands; its trouble follows from that. With `until` at or before `now` it is forgotten. */
 void links_tell(struct links *links, enum link_role role, const struct link_state *state, int64_t now);
-/* Forgets those whose word holds no longer. */
+/* Forgets the links whose word holds no longer. */
 void links_forget(struct links *links, int64_t now);
 
 #endif

@@ -16,7 +16,7 @@ struct trouble { /* zero: nothing is wrong */
   char remedy[TROUBLE_REMEDY];
 };
 
-/* It went wrong, at `now`, once more. The remedy may be NULL. */
+/* Something went wrong, at `now`, once more. The remedy may be NULL. */
 __attribute__((format(printf, 4, 5))) void trouble_note(struct trouble *trouble, int64_t now, const char *remedy,
                                                         const char *format, ...);
 /* The same error, so many times more. */

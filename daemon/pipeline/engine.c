@@ -98,7 +98,7 @@ void engine_unpark(struct engine *engine) {
   }
 }
 
-/* Who puts batches on a GPU keeps frames waiting as a lane does. */
+/* A thread that puts batches on a GPU keeps frames waiting as a lane does. */
 static void on_thread(void *context, pthread_t thread) {
   struct failure failure;
   if (!realtime_apply(context, thread, &failure)) {

@@ -105,7 +105,7 @@ static bool settle_on(struct engine *engine, struct placement_device *devices, s
   return place->device || engine_failure(failure, &error);
 }
 
-/* Of those that are open. Each of several gets a slot of the session at least. */
+/* On how many of the open devices a session is. Each of several gets a slot of the session at least. */
 static unsigned devices_of_each(const struct config_pipeline *config, uint64_t open) {
   unsigned all = (unsigned)__builtin_popcountll(open);
   unsigned slots = config->spread == CONFIG_SPREAD_FRAMES ? config->slots : 1;

@@ -70,7 +70,7 @@ static void on_detached(struct inputs *inputs, struct producer *producer, const 
   rights_close(event->fd);
 }
 
-/* What it told may be from before it was resumed and held again: then it is asked once more. */
+/* What the session told may be from before it was resumed and held again: then it is asked once more. */
 static void on_idle(const struct inputs *inputs, struct producer *producer) {
   struct session_view view;
   session_read(producer->session, &view);

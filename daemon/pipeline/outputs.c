@@ -311,10 +311,6 @@ bool outputs_ended(const struct outputs *outputs) { return outputs->ended; }
 
 unsigned outputs_readers(const struct outputs *outputs) { return outputs->count; }
 
-unsigned outputs_visitors(const struct outputs *outputs) {
-  return outputs->handshakes ? handshakes_count(outputs->handshakes) : 0;
-}
-
 uint64_t outputs_missed(const struct outputs *outputs) {
   uint64_t sum = outputs->missed;
   for (const struct reader_entry *place = outputs->places; place; place = place->next) {

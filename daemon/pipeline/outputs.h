@@ -65,8 +65,6 @@ void outputs_on_event(struct outputs *outputs, const struct sink_event *event);
 /* Standard output, or another reader that cannot come back, was closed by its reader. */
 bool outputs_ended(const struct outputs *outputs);
 unsigned outputs_readers(const struct outputs *outputs);
-/* Readers that have not said HELLO yet. */
-unsigned outputs_visitors(const struct outputs *outputs);
 uint64_t outputs_missed(const struct outputs *outputs); /* whole results, readers that left included */
 const struct refusals *outputs_refusals(const struct outputs *outputs);
 /* Why results are lost, until they are not. */

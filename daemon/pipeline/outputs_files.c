@@ -48,7 +48,8 @@ static int64_t files_now(void) {
   return (int64_t)real.tv_sec * NS_PER_S + real.tv_nsec;
 }
 
-bool outputs_open_segment(struct outputs *outputs, struct failure *failure) {
+/* [set-up thread] Begins a segment. */
+static bool outputs_open_segment(struct outputs *outputs, struct failure *failure) {
   struct segment_files files;
   if (!open_file(outputs, &files, failure)) {
     return false;
@@ -328,7 +329,7 @@ bool outputs_on_file_back(struct outputs *outputs, const struct sink_event *even
 
 /* -- a file that is gone ----------------------------------------------------------------------------------------------- */
 
-/* One that was cut, as by logrotate's copytruncate, goes on at its end. */
+/* A file that was cut, as by logrotate's copytruncate, goes on at its end. */
 static bool was_cut(struct outputs *outputs, const struct stat *status) {
   bool cut = status->st_size < outputs->file.seen;
   outputs->file.seen = status->st_size;

@@ -87,7 +87,7 @@ struct pipeline *pipeline_free(struct pipeline *pipeline);
 /* Takes over the listeners, before the start. */
 void pipeline_inherit(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance);
 bool pipeline_start(struct pipeline *pipeline, struct failure *failure);
-/* Whether one that could not start may be tried again, and stays as it is until then. */
+/* Whether a pipeline that could not start may be tried again, and stays as it is until then. */
 bool pipeline_may_start_later(const struct pipeline *pipeline);
 /* Takes no more producers and frames; PIPELINE_QUIET follows once nothing is in flight. With `for_good` its source socket
  * goes at once, and PIPELINE_GONE follows instead; otherwise pipeline_unquiesce() may take it all back. */
@@ -124,9 +124,9 @@ void pipeline_end_restage(struct pipeline *pipeline);
  * there was but one). */
 unsigned pipeline_running_frames(const struct pipeline *pipeline, unsigned device);
 void pipeline_suspect(struct pipeline *pipeline, bool failed, unsigned device, bool alone);
-/* Whether it may be handed over: it was not told to stop, or whoever takes it will tell it again. */
+/* Whether the pipeline may be handed over: it was not told to stop, or whoever takes it will tell it again. */
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
-/* Before that, while no lane runs: the recording gets back its file, so that it takes what is still to be written. */
+/* Before a hand-over, while no lane runs: the recording gets back its file, so that it takes what is still to be written. */
 void pipeline_recall_recording(struct pipeline *pipeline);
 /* Has the next process get its descriptors; `live`: should this one be killed. */
 void pipeline_keep(struct pipeline *pipeline, bool live);
@@ -160,7 +160,7 @@ bool pipeline_has_ended(const struct pipeline *pipeline);
 /* The path of a file of its that was asked for something before that time (CLOCK_MONOTONIC ns) and has not answered; or NULL.
  * Not while it is prepared by another thread. */
 const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t before);
-/* What it has on that device (NO_DEVICE: on all of them). */
+/* What the pipeline has on that device (NO_DEVICE: on all of them). */
 void pipeline_work(const struct pipeline *pipeline, unsigned device, struct health_work *work);
 /* The devices that the producer's session is on. */
 const struct engine_place *pipeline_place_of(const struct pipeline *pipeline, unsigned producer);
@@ -183,7 +183,7 @@ void pipeline_look_at_file(struct pipeline *pipeline);
 
 unsigned pipeline_clients(const struct pipeline *pipeline); /* producers and readers that are connected */
 unsigned pipeline_seats(const struct pipeline *pipeline);   /* sessions */
-/* Its past ten minutes. */
+/* The past ten minutes of the pipeline. */
 const struct past *pipeline_past(const struct pipeline *pipeline);
 /* Asks for a picture of the next result of that producer's session, which the caller holds. NULL with a reason: its frames are
  * no pictures; without one: no memory. pipeline_end_picture() takes it down if it still waits. */
@@ -194,7 +194,7 @@ struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned producer, 
 bool pipeline_copies_by_kernel(const struct pipeline *pipeline); /* frames, and not by the device's copy engines */
 void pipeline_trace_end(struct pipeline *pipeline, unsigned producer);
 
-/* Who is connected to it. */
+/* Who is connected to the pipeline. */
 enum { PIPELINE_LISTED = 64 };
 struct pipeline_client {
   bool reads; /* or produces; one that is replied to does both and counts as a producer */

@@ -212,8 +212,6 @@ void outputs_follow_name(struct outputs *outputs);
 
 /* -- outputs_files.c ------------------------------------------------------------------------------------------------- */
 
-/* [set-up thread] Begins a segment. */
-bool outputs_open_segment(struct outputs *outputs, struct failure *failure);
 /* [set-up thread] Finds what belongs to a segment of the process before. */
 void outputs_find_index(struct outputs *outputs);
 /* Gives the sink what `endpoint` has. */
@@ -379,7 +377,7 @@ int64_t pipeline_last_in(const struct pipeline *pipeline);
 int64_t pipeline_last_out(const struct pipeline *pipeline);
 /* snapshot.c. */
 void pipeline_read(const struct pipeline *pipeline, struct reading *reading);
-/* Of that, how long the engines of its devices have worked. */
+/* Into the same reading: how long the engines of the pipeline's devices have worked. */
 void pipeline_read_served(const struct pipeline *pipeline, struct reading *reading);
 
 bool pipeline_sink_has_ended(const struct pipeline *pipeline);

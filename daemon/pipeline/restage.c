@@ -12,7 +12,7 @@ static bool same_ends(const struct gpu_chain *one, const struct gpu_chain *other
          output->meaning == other_output->meaning;
 }
 
-/* One that could not start, takes no more frames since they break the device, or stops, begins anew instead. */
+/* A pipeline that could not start, takes no more frames since they break the device, or stops, begins anew instead. */
 static bool may_go_on(const struct pipeline *pipeline) {
   return pipeline->state >= PIPELINE_RUNNING && pipeline->state <= PIPELINE_DRAINED;
 }

@@ -257,7 +257,7 @@ static double engine_share(const struct reading *now, const struct reading *befo
   return us > 0 && before->at != 0 ? (now->served[engine] - before->served[engine]) / us : 0;
 }
 
-/* One that a reload has put in the place of another counts from 0. */
+/* A pipeline that a reload has put in the place of another counts from 0. */
 static double counted(uint64_t now, uint64_t before) { return (double)(now >= before ? now - before : now); }
 
 static struct diagnosis_model model_of(const struct pipeline *pipeline, const struct reading *now,

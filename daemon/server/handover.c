@@ -212,7 +212,7 @@ void server_hear_later(struct server *server, struct pipeline *pipeline, enum pi
   }
 }
 
-/* There is no other image: this one takes up what pipelines told. */
+/* No other image comes: this one takes up what pipelines told. */
 static void handover_hear(struct server *server) {
   while (server->unheard) {
     struct unheard *first = server->unheard;

@@ -16,7 +16,7 @@
 
 /* -- questions -------------------------------------------------------------------------------------------------------- */
 
-/* One that is not open. */
+/* A device that is not open. */
 static const struct engine_absent *absent_at(const struct server *server, unsigned index) {
   for (unsigned i = 0; i < engine_absents(server->engine); i++) {
     const struct engine_absent *absent = engine_absent(server->engine, i);
@@ -65,7 +65,7 @@ static void read_absent(const struct engine_absent *absent, struct device_view *
                                .since = absent->since};
 }
 
-/* Those that are left out come after the open ones, but for one that is being drained and is both. */
+/* Devices that are left out come after the open ones, but for one that is being drained and is both. */
 static void read_device(const struct server *server, unsigned index, struct device_view *view) {
   unsigned open = engine_devices(server->engine);
   if (index >= open) {

@@ -18,7 +18,7 @@ enum { FAULT_LIMIT_MS = 2000 }; /* for the lanes to account for their frames aft
 
 typedef void server_act(struct server *server, const struct server_cause *cause);
 
-/* One field of the table: what an event does in a phase, and the phases that this may lead to, as bits. */
+/* A field of the table: what an event does in a phase, and the phases that this may lead to, as bits. */
 struct server_step {
   server_act *act; /* NULL: nothing */
   unsigned to;

@@ -52,7 +52,7 @@ void session_tell_detached(struct session *session, enum detach_reason reason, c
   event_tell(session, &session->detached, SESSION_DETACHED);
 }
 
-/* Those on the device that failed. */
+/* The frames that were on the device that failed. */
 static void describe_running(struct session *session, struct fault *fault) {
   const struct flow *flow = &session->flow;
   for (unsigned i = 0; i < slot_count(&flow->ring, SLOT_RUNNING); i++) {

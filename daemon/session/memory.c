@@ -64,12 +64,13 @@ static bool make_discard(struct session *session, struct failure *failure) {
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", session->setup.config->name);
 }
 
-bool session_take_memory(struct session *session, struct failure *failure) {
+/* Makes the arenas and the program that works in them. Set-up thread. */
+static bool session_take_memory(struct session *session, struct failure *failure) {
   session->flow.memory += session->outputs.fd < 0;
   return make_memory(session, failure) && session_make_program(session, failure);
 }
 
-void session_drop_memory(struct session *session) {
+static void session_drop_memory(struct session *session) {
   session_drop_stages(session);
   session_free_program(session);
   arena_drop(&session->inputs);

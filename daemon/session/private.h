@@ -129,12 +129,6 @@ void session_free_program(struct session *session);
 /* [lane] No frame is on the device, or that is lost: the others are in force. */
 void session_take_stages(struct session *session);
 
-/* -- memory.c -------------------------------------------------------------------------------------------- */
-
-/* Makes the arenas and the program that works in them. Set-up thread. */
-bool session_take_memory(struct session *session, struct failure *failure);
-void session_drop_memory(struct session *session);
-
 /* -- events.c -------------------------------------------------------------------------------------------- */
 
 /* [lane] Events for the control loop. */

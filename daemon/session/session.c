@@ -47,7 +47,8 @@ static void acknowledge(struct session *session) {
     return;
   }
   native_write_ack(frames, bytes);
-  /* So few bytes go as a whole or not at all. Who has gone is told nothing more; for anything else the tick tries again. */
+  /* So few bytes go as a whole or not at all. A producer that has gone is told nothing more; for anything else the tick tries
+   * again. */
   bool sent = send(session->source.fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
   if (sent || errno == EPIPE || errno == ECONNRESET) {
     session->acknowledged = frames;
@@ -101,7 +102,7 @@ static bool abandon_results(struct session *session, int64_t now) {
   return drop_all(session, SLOT_READY, fate, now) || moved;
 }
 
-/* Who has ended is told nothing more. */
+/* A producer that has ended is told nothing more. */
 static bool give(struct session *session, int64_t now) {
   if (session->source.state != SOURCE_OPEN || !channel_has_news(&session->channel)) {
     return false;

@@ -84,7 +84,7 @@ struct session_setup {
 
 /* Makes arena, device program and slots, and runs a warm-up frame through each. Blocks: for a set-up thread. */
 struct session *session_new(const struct session_setup *setup, struct failure *failure);
-/* Those in force, with what their first warm-up decided and measured. */
+/* The stages in force, with what their first warm-up decided and measured. */
 const struct session_stages *session_stages(const struct session *session);
 /* After SESSION_STOPPED, or if nothing was ever posted to it. Blocks (unpins memory). Returns NULL. */
 struct session *session_free(struct session *session);
@@ -171,7 +171,7 @@ void session_lose_source(struct session *session);
 bool session_taken(struct session *session, struct failure *failure);
 /* Whether the producer that was left was the session's already; otherwise the session was never told of that producer. */
 bool session_has_source(const struct session *session);
-/* Whether that producer shares its memory, and whether one can. */
+/* Whether the producer shares its memory, and whether one can. */
 bool session_shares(const struct session *session);
 bool session_may_share(const struct session *session);
 /* Goes on with the producer that was left: like session_attach(). */

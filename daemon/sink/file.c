@@ -329,7 +329,7 @@ static void write_more(struct sink *sink) {
   }
 }
 
-/* One request at once, as a thread that may wait. */
+/* A request is carried out at once, by a thread that may wait. */
 static bool write_first(struct sink *sink) {
   uv_buf_t buffers[3];
   unsigned count = 0;

@@ -54,7 +54,7 @@ static void set_up_recorder(struct recorder *recorder, const struct recorder_set
   flow->session = recorder;
 }
 
-/* All of it is touched, so that no frame is the first on a page. */
+/* All of the ring is touched, so that no frame is the first on a page. */
 static bool take_cells(struct recorder *recorder) {
   uint64_t wanted = (uint64_t)recorder->setup.config->record.memory / recorder->frame_bytes;
   size_t bytes;

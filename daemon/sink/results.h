@@ -74,7 +74,7 @@ struct room {
   unsigned char bytes[];
 };
 
-/* One attached descriptor. A file uses the least of it. */
+/* An attached descriptor. A file uses the least of it. */
 struct reader {
   struct message message; /* sink_attach() */
   struct sink *sink;

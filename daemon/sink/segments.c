@@ -26,7 +26,7 @@ void segments_drop(struct segment_files *files) {
   *files = SEGMENT_FILES_NONE;
 }
 
-/* Who wrote it: only that one finishes and removes it. */
+/* The pipeline that wrote a segment: only that one finishes and removes it. */
 static void owner_of(const struct config_pipeline *config, char owner[SEGMENT_OWNER]) {
   memset(owner, 0, SEGMENT_OWNER);
   snprintf(owner, SEGMENT_OWNER, "%s%s", config->name, config->sink.records ? " input" : "");
@@ -172,7 +172,7 @@ bool segments_begin(const struct config_pipeline *config, uint64_t payload, stru
 
 /* -- the end of one ---------------------------------------------------------------------------------------------------- */
 
-/* What it is called now, wherever somebody has moved it. False: it is gone. */
+/* What the open file is called now, wherever somebody has moved it. False: it is gone. */
 static bool path_of(int fd, char path[PATH_MAX]) {
   char link[64];
   struct stat status;
@@ -203,7 +203,7 @@ bool segments_end(const struct config_pipeline *config, const struct segment_fil
          failure_set(failure, EXIT_STATUS_INTERNAL, "framectl repair finishes it once its disk lets it", "%s", problem);
 }
 
-/* Its maker ended before it wrote whose it is. */
+/* A segment whose maker ended before it wrote whose it is. */
 static bool is_blank(const char *part, int index) {
   struct stat data, beside;
   return lstat(part, &data) == 0 && S_ISREG(data.st_mode) && data.st_size == 0 &&
@@ -267,7 +267,7 @@ static int compare_ages(const void *left, const void *right) {
   return order != 0 ? (order > 0) - (order < 0) : strverscmp(a->path, b->path);
 }
 
-/* Whether it is a finished one of anybody's. */
+/* Whether there is a finished segment at the path, whoever made it. */
 static bool look_at(const char *path, struct finished *finished) {
   char index[PATH_MAX + sizeof SEGMENT_INDEX];
   struct stat data, beside;

@@ -13,7 +13,10 @@ enum { HOST_ROOM = 256 };
 
 /* -- the token ------------------------------------------------------------------------------------------------------ */
 
-bool access_read_token(const char *path, char token[ACCESS_MOST + 1]) {
+enum { ACCESS_LEAST = 16, ACCESS_MOST = 256 };
+
+/* Whether the file holds a token: a line of 16 to 256 letters, digits and `-._~+/=`. */
+static bool access_read_token(const char *path, char token[ACCESS_MOST + 1]) {
   static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/=";
   struct stat status;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

@@ -22,8 +22,4 @@ struct access_headers {
 /* `token` is the path of a file with the token; NULL: none is needed. */
 enum access access_judge(const struct access_headers *headers, const char *token);
 
-/* Whether the file holds a token: a line of 16 to 256 letters, digits and `-._~+/=`. */
-enum { ACCESS_LEAST = 16, ACCESS_MOST = 256 };
-bool access_read_token(const char *path, char token[ACCESS_MOST + 1]);
-
 #endif

@@ -172,13 +172,13 @@ static json_t *numbers_document(uint64_t bits) {
   return list;
 }
 
-/* Of a session that is whole on one of them, or whose frames are dealt over several. */
+/* The device of a session that is whole on one, or the devices over which its frames are dealt. */
 static json_t *with_devices(json_t *document, uint64_t bits) {
   return bits & (bits - 1) ? with(document, "devices", numbers_document(bits))
                            : with(document, "device", json_integer(__builtin_ctzll(bits)));
 }
 
-/* Those that are listed; `sessions` and `readers` count all. */
+/* The clients that are listed; `sessions` and `readers` count all. */
 static json_t *connected_document(const struct pipeline_snapshot *snapshot) {
   json_t *list = json_array();
   for (unsigned i = 0; i < snapshot->listed; i++) {

@@ -29,6 +29,8 @@ static void copy_error(const char *error, char copy[LINK_ERROR]) {
   copy[length] = '\0';
 }
 
+enum { LINKS_PROBLEM = 160 };
+
 static bool complain(char problem[LINKS_PROBLEM], const char *text) {
   snprintf(problem, LINKS_PROBLEM, "%s", text);
   return false;
@@ -36,8 +38,9 @@ static bool complain(char problem[LINKS_PROBLEM], const char *text) {
 
 static int64_t ns_of(double seconds) { return (int64_t)(seconds * (double)NS_PER_S); }
 
-bool links_read(const char *text, size_t length, int64_t now, enum link_role *role, struct link_state *state,
-                char problem[LINKS_PROBLEM]) {
+/* Reads what a link says at `now`. False with what is wrong with it. */
+static bool links_read(const char *text, size_t length, int64_t now, enum link_role *role, struct link_state *state,
+                       char problem[LINKS_PROBLEM]) {
   json_error_t mistake;
   json_t *document = json_loadb(text, length, JSON_REJECT_DUPLICATES, &mistake);
   const char *name, *error;

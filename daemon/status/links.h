@@ -17,9 +17,4 @@ void links_answer(struct http_request *request, struct pipeline *pipeline);
 json_t *links_document(const struct links *links);
 void links_write_metrics(FILE *out, const struct pipeline_snapshot *pipelines, unsigned count);
 
-/* Reads what a link says at `now`. False with what is wrong with it. */
-enum { LINKS_PROBLEM = 160 };
-bool links_read(const char *text, size_t length, int64_t now, enum link_role *role, struct link_state *state,
-                char problem[LINKS_PROBLEM]);
-
 #endif

@@ -15,7 +15,6 @@
 #include "daemon/measure/history.h"
 #include "daemon/status/links.h"
 #include "daemon/status/metrics_format.h"
-#include "daemon/status/metrics_models.h"
 #include "daemon/status/status.h"
 #include "gpu/nvml.h"
 

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "daemon/pipeline/pipeline.h"
+
 static inline void write_head(FILE *out, const char *name, const char *type, const char *help) {
   fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
@@ -41,5 +43,8 @@ static inline void write_count(FILE *out, const char *metric, const struct label
   write_labels(out, metric, labels);
   fprintf(out, "%llu\n", (unsigned long long)value);
 }
+
+/* metrics_models.c. */
+void metrics_write_models(FILE *out, const struct pipeline_snapshot *pipelines, unsigned count);
 
 #endif

@@ -1,5 +1,4 @@
-#include "daemon/status/metrics_models.h"
-
+/* Metrics of models: frames of their instances, their batches, and what their shadows found. */
 #include "daemon/status/metrics_format.h"
 
 struct report {

@@ -214,7 +214,7 @@ bool cuda_sequence_hand(struct cuda_slot *slot, void (*resume)(struct stage_call
 bool cuda_sequence_begins_beside(const struct cuda_program *program, unsigned part);
 bool cuda_sequence_ends_beside(const struct cuda_program *program, unsigned part);
 bool cuda_sequence_is_empty(const struct cuda_program *program, unsigned part);
-/* Those alone: the copy in; the copy out, and the host function if the frame notifies. */
+/* Parts of a frame alone: the copy in; the copy out, and the host function if the frame notifies. */
 bool cuda_sequence_copy_in(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
 bool cuda_sequence_end(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
 /* All stages of a frame and nothing else, of a chain without state. */
@@ -243,7 +243,7 @@ bool cuda_order_end_out(struct cuda_slot *slot, struct gpu_error *error);
 bool cuda_graph_make(struct cuda_program *program, enum cuda_way way, struct gpu_error *error);
 /* All but those of one way; CUDA_STEPS: all. */
 void cuda_graph_drop_others(struct gpu_device *device, struct cuda_slot *slot, enum cuda_way way);
-/* Which graph stands for this frame, or that none does. */
+/* Which graph stands for the frame of this pass, or that none does. */
 enum cuda_way cuda_graph_way(const struct cuda_slot *slot, struct cuda_pass *pass);
 /* Whether frames that go so are told of by the mailbox. */
 bool cuda_graph_answers(const struct cuda_program *program, enum cuda_way way, bool timed, bool notify);

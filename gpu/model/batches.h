@@ -40,7 +40,7 @@ struct batch_member;
 /* For threads that set up. NULL on error. */
 struct batch_member *batches_join(const struct batch_engine *engine, struct gpu_device *device, const struct stage_plan *plan,
                                   struct gpu_error *error);
-/* None of the program's frames may be left. */
+/* The member goes, of whose program no frame may be left. */
 void batches_leave(struct batch_member *member);
 /* Any thread; one at a time for each member. */
 void batches_hand(struct batch_member *member, struct stage_call *call);

@@ -12,7 +12,9 @@
 
 enum { PATH_BYTES = 512, TEXT_BYTES = CHOICE_KEY + 64 };
 
-bool choice_folder(char *path, size_t size) {
+/* The folder, which need not be there: under STATE_DIRECTORY (systemd's), /var/lib/framed as root, else the user's own. False:
+ * there is none. */
+static bool choice_folder(char *path, size_t size) {
   const char *state = getenv("STATE_DIRECTORY"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   int length;
   if (state && *state) {

@@ -23,8 +23,4 @@ enum { CHOICE_KEY = 1024 };
 bool choice_find(const char *key, struct model_choice *choice);
 void choice_keep(const char *key, const struct model_choice *choice);
 
-/* The folder, which need not be there: under STATE_DIRECTORY (systemd's), /var/lib/framed as root, else the user's own. False:
- * there is none. */
-bool choice_folder(char *path, size_t size);
-
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* It runs once or twice as it is, then captures. */
+/* The runtime runs once or twice as it is, then captures. */
 enum { MOST_RUNS = 5, MOST_AT_ONCE = 8, MOST_BYTES = 512 << 20 };
 
 #define CHECK(instance, error, function, ...)                                                                                  \
@@ -352,7 +352,7 @@ bool cuda_instance_time(struct cuda_instance *instance, unsigned frames, float *
 
 /* -- frames ------------------------------------------------------------------------------------------------------------- */
 
-/* That it is busy must not be left behind as an error, for which the launch of a later stage would be blamed. */
+/* cudaErrorNotReady must not be left behind as an error, for which the launch of a later stage would be blamed. */
 bool cuda_instance_is_free(struct cuda_instance *instance) {
   struct gpu_error unsaid; /* what is wrong with a device is found by its frames */
   return cuda_progress(instance->device, cudaEventQuery(instance->done), "cudaEventQuery", &unsaid) == GPU_DONE;

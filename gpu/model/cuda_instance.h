@@ -35,7 +35,7 @@ struct cuda_instance {
   pthread_mutex_t lock; /* of a shared one: frames are put onto its stream by one lane at a time */
 };
 
-/* What it tells of a frame. */
+/* What the instance tells of a frame. */
 static inline void cuda_instance_tell(const struct cuda_instance *instance, struct stage_run *run) {
   run->instance = instance->number;
   run->served = instance->number <= MODEL_MOST_INSTANCES ? &instance->model->served[instance->number - 1] : NULL;

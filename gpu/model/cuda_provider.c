@@ -167,8 +167,8 @@ static bool load_from(const char *pattern, const char *name) {
   return library != NULL;
 }
 
-/* From beside ONNX Runtime, of the toolkit, or where the linker looks. Those that are nowhere are missed by the provider
- * itself, whose error names them. */
+/* Libraries from beside ONNX Runtime, of the toolkit, or where the linker looks. Those that are nowhere are missed by the
+ * provider itself, whose error names them. */
 static void load_libraries(const struct onnxruntime *runtime) {
   static const char *const names[] = {"libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13", "libcurand.so.10",
                                       "libcudnn.so.9"};

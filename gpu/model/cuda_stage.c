@@ -244,7 +244,7 @@ void model_detach(void *attached) {
 
 /* -- frames ------------------------------------------------------------------------------------------------------------- */
 
-/* There is always at least one. */
+/* There is always at least one instance. */
 static struct cuda_instance *choose(struct cuda_instances *set) {
   const unsigned count = set->count > 0 ? set->count : 1;
   unsigned turn = atomic_fetch_add_explicit(&set->turn, 1, memory_order_relaxed) % count;

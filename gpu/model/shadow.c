@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* It rests so many times as long as it worked, to leave the processors to the frames. */
+/* The shadow rests so many times as long as it worked, to leave the processors to the frames. */
 enum { REST = 9 };
 static const struct timespec nap = {.tv_nsec = 1000000};
 

@@ -19,7 +19,7 @@ const struct model *shadow_other(const struct shadow *shadow); /* the second of 
 
 /* -- frames: any thread, and none waits ------------------------------------------------------------------------------- */
 
-/* Whether it may have this frame; else the frame is counted as skipped. Asked once a frame. */
+/* Whether the shadow may have this frame; else the frame is counted as skipped. Asked once a frame. */
 bool shadow_wants(struct shadow *shadow);
 /* Takes it for a frame of `owner` that it wanted, unless another frame has it by now: that one is skipped, too. */
 bool shadow_take(struct shadow *shadow, const void *owner);

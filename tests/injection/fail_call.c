@@ -175,7 +175,7 @@ VISIBLE int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, 
   return turn ? turn_error() : next(thread, attributes, run, context);
 }
 
-/* Those with an argument only sometimes. */
+/* Calls with an argument only sometimes. */
 #define WITH_MODE(name, counted_as, first, parameters)                                                                         \
   VISIBLE int name parameters {                                                                                                \
     NEXT(#name, int, parameters)                                                                                               \

@@ -159,9 +159,9 @@ struct transport {
   void (*finish)(struct framed *client);
   /* The connection is gone: what is not known to have a fate will be sent again. */
   void (*lose)(struct framed *client);
-  /* It will not come again, which is the end of a sink. */
+  /* The daemon will not come again, which is the end of a sink. */
   void (*end)(struct framed *client);
-  /* There is another, whose greeting has its memory; false with the client broken. */
+  /* There is another connection, whose greeting has its memory; false with the client broken. */
   bool (*resume)(struct framed *client);
 };
 

@@ -179,7 +179,7 @@ int framed_arm(struct framed *client, int wanted, short *conditions) {
   return nothing(there);
 }
 
-/* Whether it may go on: not at a signal, and at the end of the time only if that is not the caller's. */
+/* Whether waiting may go on: not at a signal, and at the end of the time only if that is not the caller's. */
 static bool sleep_for(struct framed *client, short conditions, int64_t left_ns) {
   bool nothing_to_hear = client->keeps && conditions == 0; /* but an end, which comes late enough later */
   struct pollfd ready = {.fd = nothing_to_hear ? -1 : client->fd, .events = conditions};

@@ -130,7 +130,7 @@ static void forget_problem(struct framed *client) {
   client->problem = (struct framed_error){0};
 }
 
-/* One that was there for a moment only is not asked at once again. */
+/* A daemon that was there for a moment only is not asked at once again. */
 static void begin_pause(struct framed *client) {
   struct reconnect *reconnect = &client->reconnect;
   int64_t now = framed_clock();

@@ -5,7 +5,7 @@
 
 #include "tools/client/client.h"
 
-/* One that only wants its slots back, and no word of what became of its frames. */
+/* A producer that only wants its slots back, and no word of what became of its frames. */
 static inline bool is_silent(const struct framed *client) { return client->info.role == FRAMED_PRODUCER && !client->fates; }
 static inline bool is_consumer(const struct framed *client) { return client->info.role == FRAMED_CONSUMER; }
 

@@ -16,7 +16,8 @@ void shared_ring(const struct framed *client) {
   atomic_thread_fence(memory_order_seq_cst);
   if (atomic_load_explicit(&words->daemon.sleeps, memory_order_relaxed) != 0) {
     atomic_store_explicit(&words->daemon.sleeps, 0, memory_order_relaxed);
-    /* If it does not fit, enough of them wait there already; if nobody is there, that shows when the connection is heard. */
+    /* If a ring does not fit, enough of them wait there already; if nobody is there, that shows when the connection is heard.
+     */
     (void)!send(client->fd, &doorbell, sizeof doorbell, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
 }
@@ -80,7 +81,7 @@ static bool is_called_back(const struct framed *client) {
   return is_consumer(client) && (client->broken || client->shared.ended);
 }
 
-/* So many are there to be looked at. Broken: there cannot be so many. */
+/* How many completions are there to be looked at. Broken: there cannot be so many. */
 static uint32_t waiting_in(struct framed *client, const struct lot *lot) {
   if (lot->lost) {
     return lot->last - lot->seen;
@@ -156,7 +157,7 @@ static bool see(struct framed *client, struct lot *lot, struct native_completion
   return true;
 }
 
-/* So many results are there for the caller. Those of frames that will be sent again are none. */
+/* How many results are there for the caller. Those of frames that will be sent again are none. */
 static uint32_t skip_undone(struct framed *client, struct lot *lot) {
   struct native_completion completion;
   uint32_t count = waiting_in(client, lot);

@@ -2,12 +2,13 @@
  * framebench report: one table of the JSON documents in a folder, so that it can be made again at any time, and documents that
  * are short enough to be kept.
  */
-#include "tools/framebench/report.h"
 #include "tools/framebench/command.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +45,8 @@ static void print_target(FILE *out, const json_t *row) {
   fprintf(out, " %s |\n", text(row, "reached"));
 }
 
-void report_print_machine(FILE *out, const json_t *documents) {
+/* Where it was measured, as one sentence: from a document that names a device, before others. */
+static void print_machine(FILE *out, const json_t *documents) {
   size_t index;
   const json_t *document, *chosen = NULL;
   json_array_foreach(documents, index, document) { /* not all of them have a device, nor a machine */
@@ -60,7 +62,8 @@ void report_print_machine(FILE *out, const json_t *documents) {
           text(machine, "date"));
 }
 
-size_t report_print_targets(FILE *out, const json_t *documents) {
+/* All rows of the sections "targets", in the order of the documents. Gives how many there are. */
+static size_t print_targets(FILE *out, const json_t *documents) {
   size_t index, inner, count = 0;
   const json_t *document, *row;
   fputs("| what | measured | limit in the same run | ratio | at least | reached |\n|---|---|---|---|---|---|\n", out);
@@ -161,8 +164,8 @@ bool command_report(int count, char **arguments, struct problem *problem) {
     done = problem_set(problem, EXIT_STATUS_REFUSED, "`make bench` writes them", "%s: no file ends in .json", arguments[1]);
   }
   if (done) {
-    report_print_machine(stdout, documents);
-    done = report_print_targets(stdout, documents) > 0 ||
+    print_machine(stdout, documents);
+    done = print_targets(stdout, documents) > 0 ||
            problem_set(problem, EXIT_STATUS_REFUSED, NULL, "%s: no document has targets", arguments[1]);
   }
   json_decref(documents);

@@ -146,7 +146,7 @@ static bool put_into(int fd, const struct bytes *bytes) {
   return done == bytes->size && lseek(fd, 0, SEEK_SET) == 0;
 }
 
-/* What it says on standard error is the answer where it fails. */
+/* What framed says on standard error is the answer where it fails. */
 static bool await(pid_t child, struct problem *problem) {
   int status;
   if (waitpid(child, &status, 0) != child || !WIFEXITED(status)) {

@@ -214,7 +214,7 @@ bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS])
   return true;
 }
 
-/* That nobody took something comes without a message, so that it is not known what. */
+/* The broker says without a message that nobody took something, so that it is not known what. */
 natsMsg *broker_take(struct broker *broker) {
   natsMsg *message = NULL;
   natsStatus status = broker->inbox ? NATS_NO_RESPONDERS : NATS_ERR;

@@ -56,7 +56,8 @@ static void stop_found(struct fleet *fleet, unsigned place) {
   (void)!write(fleet->stops[place], &one, sizeof one);
 }
 
-/* Its memory and descriptors stay until its place is used again: a thread of the library may still tell of its connection. */
+/* The memory and descriptors of a link that ended stay until its place is used again: a thread of the library may still tell of
+ * its connection. */
 static void join_found(struct fleet *fleet, unsigned place) {
   link_join(&fleet->links[place]);
   fleet->links[place].settings = NULL;

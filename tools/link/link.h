@@ -37,7 +37,7 @@ struct pause {
   int64_t next, wait;
 };
 
-/* How it stands with its broker: set by the link's thread, read by whoever tells of it. */
+/* How the link stands with its broker: set by the link's thread, read by whoever tells of it. */
 struct standing {
   pthread_mutex_t lock;
   bool connected, warns;

@@ -65,7 +65,7 @@ static bool write_file(const struct fleet *fleet, const char *name) {
   return false;
 }
 
-/* That it cannot is said when that begins, `silent` being where that is kept. */
+/* A failure to write is said when it begins; `silent` keeps that it was said. */
 static void write_metrics(const struct fleet *fleet, bool *silent) {
   const char *name = fleet->settings->metrics;
   bool fine = !name || write_file(fleet, name);
@@ -91,7 +91,7 @@ static void notify(const struct fleet *fleet) {
 
 /* -- running ----------------------------------------------------------------------------------------------------------- */
 
-/* Those of `sources`, or those of sinks. */
+/* The links of `sources`, or those of sinks. */
 static void join_links(struct fleet *fleet, bool sources) {
   for (unsigned i = 0; i < fleet->settings->link_count; i++) {
     if (fleet->links[i].settings && fleet->links[i].settings->is_source == sources) {

@@ -257,7 +257,7 @@ static int64_t watch_silence(struct link *link, int64_t now) {
   return sink->calm;
 }
 
-/* One that takes and refuses by turns is said once. */
+/* The trouble of a broker that takes and refuses by turns is said once. */
 static void mend_refusal(struct link *link, int64_t now) {
   struct sink *sink = link->state;
   if (sink->warned != 0 && !sink->refuses && now - sink->warned >= SILENCE) {

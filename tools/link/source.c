@@ -242,7 +242,7 @@ static void begin_job(struct link *link, natsMsg *message, uint64_t number, unsi
   }
 }
 
-/* There are frames, or none for now. One that refuses by turns is said once. */
+/* There are frames, or none for now. The trouble of a daemon that refuses by turns is said once. */
 static void mend_refusal(struct link *link) {
   struct source *source = link->state;
   if (source->warned != 0 && link_clock() - source->warned > EXPIRES) {

@@ -40,7 +40,7 @@ void sweep_begin(struct link *link, struct sweep *sweep) {
   sweep->due = 0;
 }
 
-/* One that is lost is made again. */
+/* A request that is lost is made again. */
 static void request(const struct link *link, const char *what, const char *consumer, const char *body, const char *answer) {
   char subject[256], reply[128];
   snprintf(subject, sizeof subject, "$JS.API.%s.%s%s%s", what, link->settings->stream, consumer ? "." : "",
@@ -79,7 +79,7 @@ static void ask_floor(const struct link *link, struct sweep *sweep, uint64_t flo
   request(link, "STREAM.MSG.GET", NULL, body, floor_answer);
 }
 
-/* None waits for an acknowledgement: what had been delivered and is there is done. */
+/* No message waits for an acknowledgement: what had been delivered and is there is done. */
 static void take_account(const struct link *link, struct sweep *sweep, const char *text, size_t length) {
   json_t *answer = json_loadb(text, length, 0, NULL);
   const json_t *waiting = json_object_get(answer, "num_ack_pending");

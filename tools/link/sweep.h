@@ -29,7 +29,7 @@ struct sweep {
 
 /* The queue was told the end of a frame. */
 void sweep_told(struct sweep *sweep, uint64_t number);
-/* There is a new connection. */
+/* The link has a new connection. */
 void sweep_begin(struct link *link, struct sweep *sweep);
 /* Asks when it is time; returns when it is to be called again. */
 int64_t sweep_turn(struct link *link, struct sweep *sweep, int64_t now);

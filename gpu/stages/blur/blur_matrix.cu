@@ -267,7 +267,7 @@ template <int Spans> constexpr int above = GROUP / 2 * (Spans - 1);
 template <int Stretches> constexpr int beside = GROUP / 2 * Stretches - WORD;
 template <int Stretches> constexpr int width = (COLUMNS - 2 * beside<Stretches>) / TILE *TILE;
 
-/* That a processor has at a time. */
+/* How many blocks a processor has at a time. */
 template <int Parts, int Spans> constexpr int blocks_of_processor = Parts > 1 ? 1 : Spans == 2 ? 3 : 2;
 
 /* The weights of a lane. */

@@ -195,7 +195,7 @@ STAGE_INLINE bool detect_overlaps(const struct detect_box *a, const struct detec
   return a->class_index == b->class_index && common > iou * (first + second - common);
 }
 
-/* As it is in the picture. */
+/* The box as it is in the picture. */
 STAGE_INLINE void detect_write(const struct detect_constants *constants, const struct detect_box *box, float *row) {
   const float left = arithmetic_clamp(box->left * constants->scale_x + constants->offset_x, 0.0F, constants->right);
   const float top = arithmetic_clamp(box->top * constants->scale_y + constants->offset_y, 0.0F, constants->bottom);

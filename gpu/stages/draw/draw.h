@@ -153,7 +153,7 @@ STAGE_INLINE uint32_t draw_label_at(const struct draw_constants *constants, cons
                                     const struct draw_item *item, uint32_t x, uint32_t y) {
   const uint32_t column = (x - item->label.left) / constants->zoom;
   const uint32_t row = (y - item->label.top) / constants->zoom;
-  /* There is a margin of one on each side. */
+  /* The text has a margin of one pixel on each side. */
   return column > 0 && row > 0 && draw_has_ink(item, letters, column - 1, row - 1) ? (uint32_t)DRAW_BLACK : item->colour;
 }
 

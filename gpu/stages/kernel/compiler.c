@@ -21,7 +21,7 @@ __asm__(".section .rodata\n"
         ".byte 0\n"
         ".previous\n");
 
-/* Its functions, in the order of `names`; all give 0 where they did what they were asked to. */
+/* Functions of NVRTC, in the order of `names`; all give 0 where they did what they were asked to. */
 typedef struct opaque *nvrtc_program;
 static struct {
   int (*create)(nvrtc_program *program, const char *source, const char *name, int headers, const char *const *texts,

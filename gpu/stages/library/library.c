@@ -234,11 +234,6 @@ void library_run(const struct library *library, const struct stage_call *call) {
   }
 }
 
-int library_enqueue(const struct library *library, const struct stage_call *call, void *stream) {
-  const struct framed_stage_call frame = public_call(call);
-  return library->table->enqueue(&library->plan, &frame, stream);
-}
-
 /* -- the stage ---------------------------------------------------------------------------------------------------- */
 
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
@@ -261,7 +256,9 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) { 
 
 #ifdef FRAMED_CUDA
 static int enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream) {
-  return library_enqueue(plan->object, call, stream);
+  const struct library *library = plan->object;
+  const struct framed_stage_call frame = public_call(call);
+  return library->table->enqueue(&library->plan, &frame, stream);
 }
 #endif
 

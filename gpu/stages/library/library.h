@@ -22,7 +22,6 @@ const struct framed_stage *library_table(const struct library *library);
 const struct framed_stage_plan *library_plan(const struct library *library);
 /* Runs one frame on the CPU; a failure is said in the call. */
 void library_run(const struct library *library, const struct stage_call *call);
-int library_enqueue(const struct library *library, const struct stage_call *call, void *stream);
 
 /* A path that dlopen() takes for one, and never for a name to search for. */
 const char *library_path(const char *file, char *path, size_t size);

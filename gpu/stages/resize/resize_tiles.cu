@@ -76,7 +76,7 @@ __device__ __forceinline__ void copy_async(uint32_t to, const uint8_t *from) {
 __device__ __forceinline__ void wait_async() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
 
-/* Where it is is read behind the barrier, so that it is, too. */
+/* Where the word lies is read behind the barrier, so that the word is, too. */
 __device__ __forceinline__ uint32_t load_word(uint32_t at) {
   uint32_t word;
   asm("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(at));

@@ -285,7 +285,7 @@ static int what_was_kept_is_told_from_what_a_unit_passes(void) {
   return systemd_take_listener("cam0", path) == FIRST_PASSED ? 0 : 2;
 }
 
-/* Its numbers are looked at one after the other there. */
+/* The numbers of the descriptors are looked at one after the other there. */
 static int the_next_program_finds_every_number(void) {
   char rest[8];
   announce("3", "framed-a:framed-b:framed-state");

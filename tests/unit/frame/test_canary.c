@@ -99,7 +99,7 @@ struct blocker {
   struct arena memory;
 };
 
-/* Its frame is on the only worker until `held` is false. */
+/* The blocker's frame is on the only worker until `held` is false. */
 static void block(struct blocker *blocker) {
   struct gpu_error error;
   struct failure failure;

@@ -113,7 +113,7 @@ START_TEST(files_are_known_by_what_is_in_them) {
 }
 END_TEST
 
-/* Its process and another one after a fault have the same place in a file that is kept. */
+/* The process and the next one after a fault have the same place in a file that is kept. */
 START_TEST(a_file_that_is_kept_is_read_without_moving_it) {
   static const char source[] = "#include <framed-kernel.h>\n";
   struct kernel_code code;

@@ -147,7 +147,7 @@ START_TEST(its_program_is_refused_too) {
 }
 END_TEST
 
-/* Its name stays that of the devices, whose memory it takes and which are counted. */
+/* The name of the joint device stays that of the devices, whose memory it takes and which are counted. */
 START_TEST(it_is_one_device) {
   const struct frame_format gray = format_image(PIXELS_GRAY, 64, 48);
   open_split(3, &gray, (const struct step[]){{"stats", 0}, {0}});

@@ -15,7 +15,7 @@ static bool is_word(const char *name) {
   return *name != '\0';
 }
 
-/* It may begin with the name of a choice. */
+/* A sentence may begin with the name of a choice. */
 static bool is_sentence(const char *text) { return text && text[0] && text[strlen(text) - 1] == '.'; }
 
 static unsigned count_choices(const struct stage_parameter *parameter) {

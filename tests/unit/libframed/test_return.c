@@ -87,7 +87,7 @@ START_TEST(it_dies_within_a_greeting) {
 }
 END_TEST
 
-/* It has said WELCOME and is gone before the client has looked. */
+/* The daemon has said WELCOME and is gone before the client has looked. */
 START_TEST(it_dies_at_once) {
   open_for(FRAMED_BOTH, _i, 5 * SECOND);
   fake_submit(client, 0);

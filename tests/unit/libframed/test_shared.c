@@ -174,7 +174,7 @@ START_TEST(a_consumer_rings_for_what_it_gives_back) {
 }
 END_TEST
 
-/* It is written over, or another's, from then on. */
+/* A result is written over, or another's, from then on. */
 START_TEST(what_a_consumer_has_not_received_goes_with_the_connection) {
   struct framed_result result;
   clear();

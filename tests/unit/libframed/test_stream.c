@@ -193,7 +193,7 @@ START_TEST(an_error_is_read_where_sending_fails) {
 }
 END_TEST
 
-/* It is gone, and whoever holds every place cannot read what it said last. */
+/* The daemon is gone, and whoever holds every place cannot read what it said last. */
 START_TEST(an_end_is_noticed_without_a_place) {
   struct framed_result result;
   for (unsigned i = 0; i < 2 * FAKE_SLOTS; i++) {

@@ -54,11 +54,11 @@ START_TEST(more_slots_let_kernels_begin_beside_each_other) {
   figures = full(80, 240, 80, 2, 242);
   figures.costs = (struct diagnosis_costs){.service = {80, 160, 80}, .together = {80, 144, 80}};
   ck_assert_double_eq_tol(foretold(&figures, 3), 216, 0.5);
-  /* Those of two slots take a little longer beside the other slot's copies. */
+  /* Frames of two slots take a little longer beside the other slot's copies. */
   figures = full(80, 176, 80, 2, 178);
   figures.costs = (struct diagnosis_costs){.service = {80, 160, 80}, .together = {80, 144, 80}};
   ck_assert_double_eq_tol(foretold(&figures, 3), 144, 0.5);
-  /* They follow each other already. */
+  /* Frames follow each other already. */
   figures = full(80, 144, 80, 3, 144);
   figures.costs = (struct diagnosis_costs){.service = {80, 160, 80}, .together = {80, 144, 80}};
   ck_assert_double_eq_tol(foretold(&figures, 4), 144, 0.5);

@@ -99,7 +99,7 @@ START_TEST(a_turn_goes_on_with_the_next_batch) {
 }
 END_TEST
 
-/* Those of higher priorities go first, and one of a lower one that was passed over often enough. */
+/* Frames of higher priorities go first, and one of a lower one that was passed over often enough. */
 START_TEST(higher_priorities_go_first) {
   begin(2, 0);
   queues[0].priority = GPU_PRIORITY_LOW;
@@ -154,7 +154,7 @@ START_TEST(who_goes_alone_goes_at_once_and_alone) {
 }
 END_TEST
 
-/* Its turn may come in the middle of a batch, also each time. */
+/* The turn of a frame that goes alone may come in the middle of a batch, also each time. */
 START_TEST(who_goes_alone_is_not_passed_over_for_ever) {
   unsigned rounds = 0;
   begin(3, 0);

@@ -38,7 +38,7 @@ START_TEST(a_device_that_was_not_opened_is_named) {
 }
 END_TEST
 
-/* It is open until another process takes over, which would have no place for them. */
+/* The device is open until another process takes over, which would have no place for them. */
 START_TEST(nobody_comes_to_a_device_that_is_drained) {
   open_devices(2, CONFIG_ALL_DEVICES);
   engine_leave_out(&engine, 1, ENGINE_DRAINED, "somebody asked for it");

@@ -132,7 +132,7 @@ START_TEST(a_client_that_left_is_noticed) {
 }
 END_TEST
 
-/* Its trace is longer than any buffer between here and there; others are served, and closing does not wait for it. */
+/* The trace is longer than any buffer between here and there; others are served, and closing does not wait for it. */
 START_TEST(a_stream_may_be_left_unread) {
   struct site site;
   site_open(&site, false);

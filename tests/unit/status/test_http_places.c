@@ -21,7 +21,7 @@ static void set_up(void) {
   count = 0;
 }
 
-/* It has its place, and asked or did not. */
+/* A connection that has its place, and asked or did not. */
 static struct http_connection *add(const struct http_client *client, bool answering) {
   ck_assert_uint_lt(count, MOST);
   struct http_connection *connection = &connections[count];

@@ -204,7 +204,7 @@ START_TEST(a_new_session_joins) {
 }
 END_TEST
 
-/* Its pipeline is removed and frees it; what its ring holds is still read. */
+/* The session's pipeline is removed and frees it; what its ring holds is still read. */
 START_TEST(a_session_may_go) {
   struct outcome outcome;
   take(&outcome, SHORT_MS);

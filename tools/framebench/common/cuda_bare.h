@@ -29,7 +29,7 @@ bool bare_run_for(struct bare *bare, double seconds, double *each, struct proble
 /* One frame at a time, polled: from before its first copy is enqueued until its result is seen, in microseconds. */
 bool bare_round_trips(struct bare *bare, unsigned count, struct samples *samples, struct problem *problem);
 
-/* As it is without any overlap: the host waits for each copy and each kernel. `each`: microseconds a frame. */
+/* Frames without any overlap: the host waits for each copy and each kernel. `each`: microseconds a frame. */
 bool bare_serial(struct bare *bare, double seconds, double *each, struct problem *problem);
 
 #endif

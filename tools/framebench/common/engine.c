@@ -238,8 +238,6 @@ void engine_costs(const struct engine *engine, struct diagnosis_costs *costs) {
 
 bool engine_graph(const struct engine *engine) { return gpu_program_graph(engine->program); }
 
-bool engine_copies_by_kernel(const struct engine *engine) { return gpu_program_copies_by_kernel(engine->program); }
-
 unsigned engine_timed_one_in(const struct engine *engine) { return gpu_program_timed_one_in(engine->program); }
 
 struct run {
@@ -332,7 +330,7 @@ static bool run_frames(struct engine *engine, const struct run *run, struct engi
 static bool run_anchored(struct engine *engine, const struct run *run, struct engine_figures *figures,
                          struct problem *problem) {
   struct gpu_error error;
-  *figures = (struct engine_figures){.side_by_side = engine_copies_by_kernel(engine)};
+  *figures = (struct engine_figures){.side_by_side = gpu_program_copies_by_kernel(engine->program)};
   return gpu_anchor(engine->device, &error) ? run_frames(engine, run, figures, problem) : options_gpu_problem(&error, problem);
 }
 

@@ -57,9 +57,8 @@ double engine_each(const struct engine_figures *figures);
 struct engine *engine_new(struct gpu_device *device, const struct engine_setup *setup, struct problem *problem);
 struct engine *engine_free(struct engine *engine); /* NULL is fine; returns NULL */
 
-/* Whether it replays graphs, whether kernels make the copies of these, and of how many frames one is timed. */
+/* Whether the engine replays graphs, and of how many frames one is timed. */
 bool engine_graph(const struct engine *engine);
-bool engine_copies_by_kernel(const struct engine *engine);
 unsigned engine_timed_one_in(const struct engine *engine);
 
 /* Runs `frames` frames. The first `span_frames` of them are timed in any case, and leave their spans, in microseconds after

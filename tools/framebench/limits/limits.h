@@ -16,7 +16,7 @@ limits_part limits_copies, limits_calls, limits_round_trips;
 /* The bare loop of CUDA, and beside it the engine; on the CPU the engine alone. */
 bool limits_loop(struct results *results, const struct options *options, struct gpu_device *device, struct problem *problem);
 
-/* What it costs the engine to take the times of frames: of none, of as many as the daemon takes, of all. */
+/* What the engine pays for taking the times of frames: of none, of as many as the daemon takes, of all. */
 bool limits_timing(struct results *results, const struct options *options, struct gpu_device *device, struct problem *problem);
 
 /* Adds to the targets what limits_timing() found. */

@@ -71,7 +71,7 @@ static bool may_send(const struct load_native *native) {
   return pace->rate > 0 || pace->in_flight == 0 || native->under_way < pace->in_flight;
 }
 
-/* Those that are due, as far as there is room. Returns when the next one is due. */
+/* Sends the frames that are due, as far as there is room. Returns when the next one is due. */
 static int64_t send_all(struct load_native *native, int64_t now) {
   int64_t at;
   void *frame;

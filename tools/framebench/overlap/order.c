@@ -1,5 +1,5 @@
 /*
- * What it wins or costs to have a copy wait for the one before it in its direction: the size of frames from which the backend
+ * What is won or lost by having a copy wait for the one before it in its direction: the size of frames from which the backend
  * does so by itself is chosen from these rows.
  */
 #include "tools/framebench/overlap/overlap.h"

@@ -72,7 +72,7 @@ static void show_progress(const struct staging *staging, struct progress *progre
 
 enum { ENDED = 126, MISSING = 127 }; /* in place of an exit status: by a signal; it could not be run */
 
-/* Its exit status. An interrupt from the keyboard ends the other program, and this one tidies up. */
+/* The program's exit status. An interrupt from the keyboard ends the other program, and this one tidies up. */
 static int run_program(const struct staging *staging, const char *const *arguments) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;

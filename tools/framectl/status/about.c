@@ -57,7 +57,7 @@ static void print_figures(const char *number, const json_t *device) {
   }
 }
 
-/* One that is left out, or will be soon. */
+/* A device that is left out, or will be soon. */
 static void print_state(const char *number, const json_t *device, bool colour) {
   const char *state = json_string_value(json_object_get(device, "state"));
   const char *text = json_string_value(json_object_get(device, "text"));

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Those of the pipeline's document in /v1/status; false if there is no memory, or it cannot be written. */
+/* The clients in the pipeline's document of /v1/status; false if there is no memory, or it cannot be written. */
 bool clients_print(FILE *out, const json_t *pipeline, bool colour);
 
 #endif

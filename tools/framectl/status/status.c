@@ -7,7 +7,6 @@
 #include "tools/framectl/common/text.h"
 #include "tools/framectl/status/about.h"
 #include "tools/framectl/status/clients.h"
-#include "tools/framectl/status/links.h"
 #include "tools/framectl/status/status.h"
 #include "tools/framectl/status/view.h"
 
@@ -60,6 +59,31 @@ static void print_errors(FILE *out, const char *before, const json_t *pipeline, 
   }
 }
 
+/* What the links of a pipeline to a broker tell of themselves, a line each: `all` of them, or those that are in trouble. */
+static void print_links(FILE *out, const char *before, const json_t *pipeline, bool all, bool colour) {
+  const char *role;
+  json_t *link;
+  json_object_foreach(json_object_get(pipeline, "links"), role, link) {
+    bool connected = json_is_true(json_object_get(link, "connected"));
+    bool well = connected && !json_is_true(json_object_get(link, "warns"));
+    const char *error = json_string_value(json_object_get(link, "error"));
+    char age[TEXT_ROOM];
+    if (well && !all) {
+      continue;
+    }
+    fputs(before, out);
+    text_colour_begin(out, well ? COLOUR_NONE : COLOUR_RED, colour);
+    fprintf(out, "link (%s): %s for %s", role, connected ? "has its broker" : "its broker is unreachable",
+            text_uptime(age, json_number_value(json_object_get(link, "since_s"))));
+    text_colour_end(out, well ? COLOUR_NONE : COLOUR_RED, colour);
+    fprintf(out, ", %lld unacknowledged%s%s\n", (long long)json_integer_value(json_object_get(link, "unacknowledged")),
+            !error ? ""
+            : well ? "; last error: "
+                   : ": ",
+            error ? error : "");
+  }
+}
+
 /* -- all pipelines ------------------------------------------------------------------------------------------------- */
 
 static void add_row(struct table *table, const struct pipeline_view *view) {
@@ -104,7 +128,7 @@ static void print_refusals(json_t *document, bool colour) {
     view_pipeline(name, pipeline, &view);
     snprintf(before, sizeof before, "%.64s: ", name);
     print_errors(stdout, before, pipeline, colour);
-    links_print(stdout, before, pipeline, false, colour);
+    print_links(stdout, before, pipeline, false, colour);
     print_refusal(stdout, before, &view, colour);
   }
 }
@@ -286,7 +310,7 @@ bool status_print_one(FILE *out, json_t *document, const char *name, bool colour
     print_overlap(out, &view.overlap);
     print_model(out, &view.model);
     print_shadow(out, &view.shadow);
-    links_print(out, "  ", pipeline, true, colour);
+    print_links(out, "  ", pipeline, true, colour);
     print_errors(out, "  ", pipeline, colour);
     fputc('\n', out);
     fine = clients_print(out, pipeline, colour);

@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
-/* Its kind, by TERM, is known, and its cursor can be moved. To be asked before newterm(), which loses memory where the kind is
- * not known. */
+/* The kind of the terminal, by TERM, is known, and its cursor can be moved. To be asked before newterm(), which loses memory
+ * where the kind is not known. */
 bool terminal_can_draw(void);
 
 #endif

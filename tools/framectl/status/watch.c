@@ -32,7 +32,7 @@ static bool is_same(const json_t *one, const json_t *other) {
          strcmp(text_of(one, "reason"), text_of(other, "reason")) == 0;
 }
 
-/* Those of `reasons` that `others` lack. */
+/* The members of `reasons` that `others` lack. */
 static json_t *without(const json_t *reasons, const json_t *others) {
   json_t *found = json_array();
   size_t at, beside;
