@@ -51,8 +51,7 @@ static double found_in(const struct diagnosis_figures *figures, enum step step) 
   return figures->frames * figures->step[step] / (figures->seconds * 1e6);
 }
 
-/* Slots on the device. Of frames without times of their steps there that is all of their way but what comes before and after.
- */
+/* Slots on the device. Frames without times of their steps there are on it all of their way but what comes before and after. */
 static double found_on_device(const struct diagnosis_figures *figures) {
   const double *step = figures->step;
   if (!figures->is_untimed) {
