@@ -51,6 +51,17 @@ static double found_in(const struct diagnosis_figures *figures, enum step step) 
   return figures->frames * figures->step[step] / (figures->seconds * 1e6);
 }
 
+/* Slots on the device. Frames without times of their steps there are on it all of their way but what comes before and after. */
+static double found_on_device(const struct diagnosis_figures *figures) {
+  const double *step = figures->step;
+  if (!figures->is_untimed) {
+    return found_in(figures, STEP_GPU_WAIT) + found_in(figures, STEP_H2D) + found_in(figures, STEP_KERNEL) +
+           found_in(figures, STEP_D2H);
+  }
+  double there = step[STEP_TOTAL] - step[STEP_RECEIVE] - step[STEP_QUEUE] - step[STEP_EMIT];
+  return figures->frames * larger(0, there) / (figures->seconds * 1e6);
+}
+
 static bool lane_is_full(const struct diagnosis_figures *figures) { return figures->lane_share >= BUSY_LANE; }
 
 static enum bound diagnosis_engine_of(const struct overlap_work *work) { return (enum bound)overlap_longest(work); }
@@ -84,8 +95,7 @@ static enum bound bound_of_standstill(const struct diagnosis_figures *figures, c
 }
 
 static enum bound bound_of_flow(const struct diagnosis_figures *figures, const struct overlap_work *work) {
-  double device = found_in(figures, STEP_GPU_WAIT) + found_in(figures, STEP_H2D) + found_in(figures, STEP_KERNEL) +
-                  found_in(figures, STEP_D2H);
+  double device = found_on_device(figures);
   double host = found_in(figures, STEP_WAKE);
   double reader = figures->lossless ? found_in(figures, STEP_EMIT) : 0;
   double slots = figures->slots * sessions_of(figures);
@@ -99,8 +109,8 @@ static enum bound bound_of_flow(const struct diagnosis_figures *figures, const s
   if (most > device && lane_is_full(figures)) {
     return BOUND_HOST;
   }
-  if (most <= device) {
-    return diagnosis_engine_of(work);
+  if (most <= device) { /* a kernel that stays makes the copies as well */
+    return figures->is_untimed ? BOUND_KERNEL : diagnosis_engine_of(work);
   }
   return most <= reader ? BOUND_READER : most <= source ? BOUND_SOURCE : BOUND_HOST;
 }
@@ -111,7 +121,7 @@ static enum bound find_bound(const struct diagnosis_figures *figures, const stru
     return bound_of_standstill(figures, work);
   }
   enum bound bound = bound_of_flow(figures, work);
-  bool rests = is_engine(bound) && engine_busy(figures, work, bound) < RESTING;
+  bool rests = is_engine(bound) && !figures->is_untimed && engine_busy(figures, work, bound) < RESTING;
   bool waits = rests || (bound == BOUND_HOST && !lane_is_full(figures)) || (bound == BOUND_KERNEL && are_slowed(figures, work));
   if (figures->is_short && waits) {
     return BOUND_PROCESSORS;
@@ -380,7 +390,12 @@ static void find_advice(const struct diagnosis_figures *figures, struct diagnosi
     }
     break;
   default:
-    if (!advise_configuration(figures, diagnosis)) {
+    if (advise_configuration(figures, diagnosis)) {
+      break;
+    }
+    if (figures->is_untimed) {
+      advise(diagnosis, IMPROVE_NONE, 1, "nothing that is known: what a kernel that stays does with a frame has no times");
+    } else {
       advise_engine(diagnosis);
     }
   }

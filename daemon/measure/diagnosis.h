@@ -109,6 +109,7 @@ struct diagnosis_figures {
   bool graphless;        /* graph: off, on a device that has graphs */
   bool lossless;         /* readers can hold the pipeline up */
   bool replies;          /* the producers are the readers */
+  bool is_untimed;       /* no frame has times of its steps on the device: a kernel that stays there takes them */
   bool copies_by_kernel; /* no engine is needed: all of a frame's work on the device runs beside that of other slots' frames */
   struct diagnosis_costs costs;
   struct diagnosis_model model;

@@ -331,6 +331,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .graphless = config->graph == CONFIG_GRAPH_OFF && strcmp(gpu_backend_name(device), "cuda") == 0,
       .lossless = config->sink.endpoint != CONFIG_SOCKET || config->sink.overload == CONFIG_SINK_BLOCK,
       .replies = config->sink.endpoint == CONFIG_REPLY,
+      .is_untimed = session_stages(session)->timed_one_in == 0,
       .copies_by_kernel = session_stages(session)->copy == GPU_COPY_KERNEL,
       .costs = diagnosis_costs_of(&session_stages(session)->costs),
       .model = model_of(pipeline, now, before),

@@ -44,7 +44,7 @@ def carry(daemon, count, lost=()):
     daemon.account(came=count, emitted=count - len(lost), gpu_fault=len(lost))
 
 
-@pytest.mark.parametrize("completion", ["callback", "spin"])
+@pytest.mark.parametrize("completion", ["callback", "spin", "persistent"])
 @pytest.mark.parametrize("slots", [2, 5, 16])
 def test_results_keep_their_order(place, slots, completion):
     """Some frames take longer than others, so that those behind them are done first on other devices."""

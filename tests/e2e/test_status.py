@@ -97,6 +97,20 @@ def test_every_step_of_every_frame_is_timed(place):
         assert view["timed_one_in"] > 1 or parts <= latency["total"]["mean"] * 1.1 + 5, latency
 
 
+def test_a_kernel_that_stays_has_no_times(place):
+    """On a GPU, and status says so; on the CPU all have them."""
+    with Daemon(place, {"cam0": pipeline(FORMAT, completion="persistent")}) as daemon:
+        run_frames(daemon, 200)
+        view = daemon.view()
+        count = 200 if BACKEND == "cpu" else 0
+        assert view["timed_one_in"] == (1 if count else 0) and view["copies"] == ("none" if count else "kernel"), view
+        assert {view["latency_us"][name]["count"] for name in ON_DEVICE} == {count}, view["latency_us"]
+        assert view["latency_us"]["total"]["count"] == 200
+        told = subprocess.run([FRAMECTL, "-s", daemon.socket, "status", "cam0"], capture_output=True, text=True, env=environment(),
+                              timeout=limit(20), check=True).stdout
+        assert ("a kernel that stays takes the frames" in told) == (BACKEND != "cpu"), told
+
+
 @pytest.mark.parametrize("completion", ["callback", "spin"])
 def test_graphs_change_nothing_but_the_status(place, completion):
     """Also from one producer to the next, whose background is its own, and over reloads, which capture anew."""

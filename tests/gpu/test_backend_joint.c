@@ -46,6 +46,7 @@ START_TEST(joined_devices_compute_frames) {
       {.graph = GPU_GRAPH_ON, .timed_one_in = 1, .notify = true, .copy = GPU_COPY_ENGINE},
       {.graph = GPU_GRAPH_ON, .timed_one_in = GPU_TIMED_NEVER, .copy = GPU_COPY_KERNEL},
       {.notify = true, .weigh = true},
+      {.timed_one_in = GPU_TIMED_NEVER, .resident = true, .linger_ns = 100000},
   };
   open_joined();
   for (size_t way = 0; way < sizeof ways / sizeof ways[0]; way++) {

@@ -6,6 +6,10 @@
  * at another, and the median of each counts. Small frames take more turns: they are bound by processors, which vary most. Small
  * frames are held to the usual loop, in which copy engines make the copies; beside it stands the same loop with kernels for
  * copies, which is how the daemon copies them.
+ *
+ * Frames that a kernel takes which stays on the device are launched by nobody, so that no loop of launches bounds them: they
+ * are held to what the times of a frame's own copies and kernels allow, and to what the link carries. Small copies are bound by
+ * the calls for them, so the link is measured with large ones as well, and the greater figure is the limit.
  */
 #include "tools/framebench/command.h"
 #include "tools/framebench/common/engine.h"
@@ -18,6 +22,7 @@
 #include "tools/framebench/load/trial.h"
 #ifdef FRAMED_CUDA
 #include "tools/framebench/common/cuda_bare.h"
+#include "tools/framebench/limits/limits.h"
 #endif
 
 #include <string.h>
@@ -33,9 +38,15 @@ enum way {
   MEDIUM_SHM,
   MEDIUM_ALONE,
   MEDIUM_COPIED,
+  MEDIUM_STAYS,
+  MEDIUM_LINK,
+  LARGE_LINK,
   SMALL_SHM,
   SMALL_ALONE,
   SMALL_COPIED,
+  SMALL_STAYS,
+  SMALL_STAYS_ALONE,
+  SMALL_IDEAL,
   WAYS
 };
 
@@ -47,26 +58,42 @@ struct work {
   enum load_transport transport;
   unsigned in_flight; /* 1: its latency counts, not its rate */
   bool copied;        /* kernels make the copies; on CUDA only */
+  bool ideal;         /* what the times of a frame's copies and kernels allow, not what was seen */
+  size_t link;        /* what the link carries both ways at once in copies of that size; on CUDA only */
 };
 
 static const struct work works[WAYS] = {
-    [LARGE_SHM] = {"shm", LARGE, 3, "large", LOAD_SHARED, 0, false},
-    [LARGE_STREAM] = {"stream", LARGE, 3, "large", LOAD_STREAM, 0, false},
-    [LARGE_SOCKETS] = {"sockets", LARGE, 3, "sockets", LOAD_ANY, 0, false},
-    [LARGE_ALONE] = {"alone", LARGE, 3, NULL, LOAD_ANY, 0, false},
-    [MEDIUM_SHM] = {"shm", MEDIUM, 4, "medium", LOAD_SHARED, 0, false},
-    [MEDIUM_ALONE] = {"alone", MEDIUM, 4, NULL, LOAD_ANY, 0, false},
-    [MEDIUM_COPIED] = {"alone, kernels copy", MEDIUM, 4, NULL, LOAD_ANY, 0, true},
-    [SMALL_SHM] = {"shm", SMALL, 2, "small", LOAD_SHARED, 1, false},
-    [SMALL_ALONE] = {"alone", SMALL, 1, NULL, LOAD_ANY, 1, false},
-    [SMALL_COPIED] = {"alone, kernels copy", SMALL, 1, NULL, LOAD_ANY, 1, true},
+    [LARGE_SHM] = {.way = "shm", .bytes = LARGE, .slots = 3, .pipeline = "large", .transport = LOAD_SHARED},
+    [LARGE_STREAM] = {.way = "stream", .bytes = LARGE, .slots = 3, .pipeline = "large", .transport = LOAD_STREAM},
+    [LARGE_SOCKETS] = {.way = "sockets", .bytes = LARGE, .slots = 3, .pipeline = "sockets", .transport = LOAD_ANY},
+    [LARGE_ALONE] = {.way = "alone", .bytes = LARGE, .slots = 3},
+    [MEDIUM_SHM] = {.way = "shm", .bytes = MEDIUM, .slots = 4, .pipeline = "medium", .transport = LOAD_SHARED},
+    [MEDIUM_ALONE] = {.way = "alone", .bytes = MEDIUM, .slots = 4},
+    [MEDIUM_COPIED] = {.way = "alone, kernels copy", .bytes = MEDIUM, .slots = 4, .copied = true},
+    [MEDIUM_STAYS] =
+        {.way = "shm, persistent", .bytes = MEDIUM, .slots = 8, .pipeline = "medium-stays", .transport = LOAD_SHARED},
+    [MEDIUM_LINK] = {.way = "link, copies of 64 KiB", .bytes = MEDIUM, .link = MEDIUM},
+    [LARGE_LINK] = {.way = "link, copies of 4 MiB", .bytes = MEDIUM, .link = LARGE},
+    [SMALL_SHM] = {.way = "shm", .bytes = SMALL, .slots = 2, .pipeline = "small", .transport = LOAD_SHARED, .in_flight = 1},
+    [SMALL_ALONE] = {.way = "alone", .bytes = SMALL, .slots = 1, .in_flight = 1},
+    [SMALL_COPIED] = {.way = "alone, kernels copy", .bytes = SMALL, .slots = 1, .in_flight = 1, .copied = true},
+    [SMALL_STAYS] = {.way = "shm, persistent", .bytes = SMALL, .slots = 8, .pipeline = "small-stays", .transport = LOAD_SHARED},
+    [SMALL_STAYS_ALONE] = {.way = "shm, persistent, one at a time",
+                           .bytes = SMALL,
+                           .slots = 8,
+                           .pipeline = "small-stays",
+                           .transport = LOAD_SHARED,
+                           .in_flight = 1},
+    [SMALL_IDEAL] = {.way = "copies and kernels", .bytes = SMALL, .slots = 8, .ideal = true},
 };
 
 static const struct own_pipeline pipelines[] = {
     {.name = "large", .completion = "spin", .frame_bytes = LARGE, .slots = 3, .native = true},
     {.name = "sockets", .completion = "spin", .frame_bytes = LARGE, .slots = 3},
     {.name = "medium", .completion = "spin", .frame_bytes = MEDIUM, .slots = 4, .native = true, .graph = "on"},
+    {.name = "medium-stays", .completion = "persistent", .frame_bytes = MEDIUM, .slots = 8, .native = true},
     {.name = "small", .completion = "spin", .frame_bytes = SMALL, .slots = 2, .native = true},
+    {.name = "small-stays", .completion = "persistent", .frame_bytes = SMALL, .slots = 8, .native = true},
 };
 
 struct transport {
@@ -94,7 +121,9 @@ static double seconds(const struct transport *transport) { return transport->opt
 static bool keep(struct transport *transport, enum way way, double figure, json_t *row, struct problem *problem) {
   json_object_set_new(row, "way", json_string(works[way].way));
   json_object_set_new(row, "bytes", json_integer((json_int_t)works[way].bytes));
-  json_object_set_new(row, "slots", json_integer(works[way].slots));
+  if (works[way].slots > 0) {
+    json_object_set_new(row, "slots", json_integer(works[way].slots));
+  }
   results_row(transport->results, row);
   return samples_add(&transport->figures[way], figure) ||
          problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for samples");
@@ -116,14 +145,21 @@ static bool go_through(struct transport *transport, enum way way, struct problem
 /* `each`: microseconds from frame to frame, or of one frame alone. */
 static bool run_engine(const struct transport *transport, const struct work *work, const struct gpu_chain *chain, double *each,
                        struct problem *problem) {
-  const struct engine_setup setup = {.chain = chain, .slots = work->slots, .completion = ENGINE_SPIN};
+  const struct engine_setup setup = {
+      .chain = chain,
+      .slots = work->slots,
+      .completion = ENGINE_SPIN,
+      .graph = work->ideal && transport->cuda ? GPU_GRAPH_ON : GPU_GRAPH_AUTO,
+      .weigh = work->ideal,
+  };
   struct engine *engine = engine_new(transport->device, &setup, problem);
   struct engine_figures figures;
   struct samples alone = {0};
+  const unsigned kernels = transport->cuda ? 1 : machine_processors();
   bool done = engine != NULL;
   if (work->in_flight == 0) {
     done = done && engine_run_for(engine, seconds(transport), &figures, problem);
-    *each = done ? engine_each(&figures) : 0;
+    *each = !done ? 0 : work->ideal ? engine_ideal(&figures, work->slots, kernels, 0) : engine_each(&figures);
   }
   for (int i = 0; i < (transport->options->quick ? 20 : 2000) && work->in_flight > 0 && done; i++) {
     done = engine_run(engine, 1, NULL, 0, &figures, problem) && samples_add(&alone, figures.wall);
@@ -164,6 +200,13 @@ static bool run_best_bare(const struct transport *transport, const struct work *
   *each = launched < replayed ? launched : replayed;
   return true;
 }
+
+static bool run_link(const struct work *work, double *each, struct problem *problem) {
+  double rate = 0;
+  bool done = limits_both_ways(work->link, &rate, problem);
+  *each = done ? (double)work->bytes / rate / 1e3 : 0;
+  return done;
+}
 #endif
 
 /* On the CPU there is nothing more bare than the engine. */
@@ -172,8 +215,9 @@ static bool go_alone(struct transport *transport, enum way way, struct problem *
   struct gpu_chain *chain = engine_chain(work->bytes, "affine", "scale", 1, problem);
   double each = 0;
 #ifdef FRAMED_CUDA
-  bool done = chain && (transport->cuda ? run_best_bare(transport, work, chain, &each, problem)
-                                        : run_engine(transport, work, chain, &each, problem));
+  bool done = chain && (work->link > 0                    ? run_link(work, &each, problem)
+                        : transport->cuda && !work->ideal ? run_best_bare(transport, work, chain, &each, problem)
+                                                          : run_engine(transport, work, chain, &each, problem));
 #else
   bool done = chain && run_engine(transport, work, chain, &each, problem);
 #endif
@@ -192,7 +236,7 @@ static bool go_alone(struct transport *transport, enum way way, struct problem *
 
 static double median(struct transport *transport, enum way way) { return samples_percentile(&transport->figures[way], 0.5); }
 
-static void add_targets(struct transport *transport) {
+static void add_targets_of_launches(struct transport *transport) {
   double stream = median(transport, LARGE_STREAM), sockets = median(transport, LARGE_SOCKETS);
   double alone = median(transport, SMALL_ALONE);
   const struct target targets[] = {
@@ -206,16 +250,37 @@ static void add_targets(struct transport *transport) {
        median(transport, MEDIUM_SHM), median(transport, MEDIUM_ALONE), 0.80, false},
       {"client to daemon to client in shared memory, 4 KiB frames, one at a time, spin: times the round trip without a daemon",
        "", "", alone > 0 ? median(transport, SMALL_SHM) / alone : 0, 0, 1.4, true}};
-  targets_begin(transport->results);
   for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
     targets_add(transport->results, &targets[i]);
   }
 }
 
+/* Of frames that a kernel takes which stays. */
+static void add_targets_of_stays(struct transport *transport) {
+  double alone = median(transport, SMALL_ALONE);
+  double small = median(transport, MEDIUM_LINK), large = median(transport, LARGE_LINK);
+  targets_add(transport->results,
+              &(struct target){"client to daemon to client in shared memory, 4 KiB frames, 8 slots, persistent",
+                               "what their own copies and kernels allow", "frames/s", median(transport, SMALL_STAYS),
+                               median(transport, SMALL_IDEAL), 0.5, false});
+  if (transport->cuda) {
+    targets_add(transport->results,
+                &(struct target){"client to daemon to client in shared memory, 64 KiB frames, 8 slots, persistent",
+                                 small > large ? "what the link carries both ways at once, in copies of 64 KiB"
+                                               : "what the link carries both ways at once, in copies of 4 MiB",
+                                 "frames/s", median(transport, MEDIUM_STAYS), small > large ? small : large, 0.85, false});
+  }
+  targets_add(
+      transport->results,
+      &(struct target){"client to daemon to client in shared memory, 4 KiB frames, one at a time, persistent: times the "
+                       "round trip without a daemon",
+                       "", "", alone > 0 ? median(transport, SMALL_STAYS_ALONE) / alone : 0, 0, 0.45, true});
+}
+
 /* -- all of it --------------------------------------------------------------------------------------------------------- */
 
 static bool measure_way(struct transport *transport, enum way way, struct problem *problem) {
-  if (works[way].copied && !transport->cuda) {
+  if ((works[way].copied || works[way].link > 0) && !transport->cuda) {
     return true;
   }
   return works[way].pipeline ? go_through(transport, way, problem) : go_alone(transport, way, problem);
@@ -230,7 +295,9 @@ static bool measure_all(struct transport *transport, struct problem *problem) {
     }
   }
   if (done) {
-    add_targets(transport);
+    targets_begin(transport->results);
+    add_targets_of_launches(transport);
+    add_targets_of_stays(transport);
   }
   return done;
 }

@@ -102,6 +102,28 @@ START_TEST(a_slow_source_is_the_bound) {
 }
 END_TEST
 
+/* A kernel that stays tells no times: that its frames take most of their way there is seen by what is left of it. */
+START_TEST(frames_without_times_are_on_the_device_all_the_same) {
+  struct diagnosis_figures figures = full(0, 0, 0, 8, 1.15);
+  figures.is_untimed = figures.copies_by_kernel = figures.spins = true;
+  figures.lane_share = 0.4;
+  figures.step[STEP_GPU_WAIT] = 0;
+  figures.step[STEP_QUEUE] = figures.step[STEP_EMIT] = 0.5;
+  figures.step[STEP_TOTAL] = 8;
+  struct diagnosis diagnosis = diagnosis_of(&figures);
+  ck_assert_int_eq(diagnosis.bound_by, BOUND_KERNEL);
+  ck_assert_double_eq(diagnosis.speedup, 0); /* of what nobody timed */
+  expect_advice(&diagnosis, IMPROVE_SLOTS, "slots: 9", 9.0 / 8);
+  figures.slots = DIAGNOSIS_MOST_SLOTS;
+  figures.step[STEP_TOTAL] = 16;
+  diagnosis = diagnosis_of(&figures);
+  ck_assert_int_eq(diagnosis.bound_by, BOUND_KERNEL);
+  expect_advice(&diagnosis, IMPROVE_NONE, "a kernel that stays", 1);
+  figures.step[STEP_TOTAL] = 1.5;
+  ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_SOURCE);
+}
+END_TEST
+
 /* Frames that are dropped because they come too fast are no sign of a slow source, even if slots are kept free for them. */
 START_TEST(a_source_that_is_too_fast_is_not_the_bound) {
   struct diagnosis_figures figures = full(10, 80, 10, 1, 100);
@@ -303,6 +325,7 @@ Suite *diagnosis_suite(void) {
   tcase_add_test(cases, workers_share_the_kernels);
   tcase_add_test(cases, devices_share_the_slots);
   tcase_add_test(cases, a_slow_source_is_the_bound);
+  tcase_add_test(cases, frames_without_times_are_on_the_device_all_the_same);
   tcase_add_test(cases, a_source_that_is_too_fast_is_not_the_bound);
   tcase_add_test(cases, a_single_drop_does_not_make_a_slow_source_too_fast);
   tcase_add_test(cases, readers_that_miss_results_are_told_of);

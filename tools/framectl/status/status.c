@@ -200,6 +200,11 @@ static void print_pipeline(FILE *out, const struct pipeline_view *view, bool col
 
 /* How frames go to the device, where that is not step by step with times for each. */
 static void print_device(FILE *out, const struct pipeline_view *view) {
+  if (view->copies_by_kernel && view->timed_one_in == 0) {
+    fprintf(out,
+            "  device    a kernel that stays takes the frames and copies them, which have no times of their steps there\n");
+    return;
+  }
   if (view->graph || view->timed_one_in > 1) {
     fprintf(out, "  device    ");
     fputs(view->graph ? "frames are replayed from CUDA graphs" : "frames go step by step", out);
