@@ -39,8 +39,8 @@ struct gpu_device;
  * may be left as it is. Any thread. */
 void gpu_hurry(bool hurries);
 
-/* Who is told of each thread that puts frames on a GPU beside those that submit them, before it has any (NULL: nobody). While
- * there are no programs; it is called by threads that set up. */
+/* Who is told of each thread that computes frames or puts them on a GPU, beside those that submit them, before it has any
+ * (NULL: nobody). While there are no programs; it is called by threads that set up. */
 typedef void gpu_new_thread(void *context, pthread_t thread);
 void gpu_on_thread(gpu_new_thread *told, void *context);
 

@@ -146,6 +146,7 @@ static int start_worker(struct pool *pool) {
   code = pthread_create(&pool->threads[pool->count], NULL, work, pool);
   if (code == 0) {
     pthread_setname_np(pool->threads[pool->count], "framed-worker");
+    gpu_tell_of_thread(pool->threads[pool->count]);
     pool->count++;
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);

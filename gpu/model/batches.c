@@ -164,9 +164,7 @@ static bool start_thread(struct batches *set, struct gpu_error *error) {
                          "cannot start a thread for a model's batches: %s", strerror_r(code, reason, sizeof reason));
   }
   pthread_setname_np(thread->thread, "framed-batch");
-  if (set->engine->start) { /* else it computes them by itself, as a worker does */
-    gpu_tell_of_thread(thread->thread);
-  }
+  gpu_tell_of_thread(thread->thread);
   set->count++;
   return true;
 }
