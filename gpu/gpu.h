@@ -46,8 +46,8 @@ bool gpu_has_begun(void); /* with one at least: its driver has descriptors of it
 /* Before another image follows: leaves in the environment what gpu_begin() needs there. */
 void gpu_leave_environment(void);
 
-/* Who is told of each thread that puts frames on a GPU beside those that submit them, before it has any (NULL: nobody). While
- * there are no programs; it is called by threads that set up. */
+/* Who is told of each thread that computes frames or puts them on a GPU, beside those that submit them, before it has any
+ * (NULL: nobody). While there are no programs; it is called by threads that set up. */
 typedef void gpu_new_thread(void *context, pthread_t thread);
 void gpu_on_thread(gpu_new_thread *told, void *context);
 

@@ -98,11 +98,11 @@ void engine_unpark(struct engine *engine) {
   }
 }
 
-/* A thread that puts batches on a GPU keeps frames waiting as a lane does. */
+/* Frames wait for a worker of the CPU backend, and for a thread that puts batches on a GPU, as they do for a lane. */
 static void on_thread(void *context, pthread_t thread) {
   struct failure failure;
   if (!realtime_apply(context, thread, &failure)) {
-    log_event(LOG_FAILED, NULL, "a thread of a model's batches is as every other: %s", failure.text);
+    log_event(LOG_FAILED, NULL, "a worker has no more priority than other threads: %s", failure.text);
   }
 }
 
@@ -117,6 +117,7 @@ struct engine *engine_open(const struct config *config, const struct engine *lef
   }
   engine->realtime = config->realtime;
   engine->realtime.processors = (struct config_processors){0}; /* where a lane may spin for ever */
+  engine->realtime.priority -= engine->realtime.priority > 1;  /* a lane that wakes up goes first */
   gpu_on_thread(on_thread, &engine->realtime);
   if (!realtime_check(&config->realtime, failure) || !realtime_lock(&config->realtime, failure) ||
       !engine_open_devices(engine, config, left, broken, failure) || !open_lanes(engine, config, failure)) {

@@ -136,7 +136,9 @@ void pool_push(struct pool *pool, struct pool_job *job, enum pool_end end) {
 
 static int start_worker(struct pool *pool) {
   int code = gpu_thread_new(&pool->threads[pool->count], "framed-worker", work, pool);
-  pool->count += code == 0;
+  if (code == 0) {
+    gpu_tell_of_thread(pool->threads[pool->count++]);
+  }
   return code;
 }
 

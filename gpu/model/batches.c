@@ -157,9 +157,7 @@ static bool start_thread(struct batches *set, struct gpu_error *error) {
     return gpu_error_set(error, code, "raise the limit on threads (ulimit -u, TasksMax=)",
                          "cannot start a thread for a model's batches: %s", strerror_r(code, reason, sizeof reason));
   }
-  if (set->engine->start) { /* else it computes them by itself, as a worker does */
-    gpu_tell_of_thread(thread->thread);
-  }
+  gpu_tell_of_thread(thread->thread);
   set->count++;
   return true;
 }

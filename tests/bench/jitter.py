@@ -2,8 +2,8 @@
 
     jitter.py FOLDER [SECONDS]      (of programs, build/release; 15 s each)
 
-As root, on an idle machine; six measurements. FRAMED_BACKEND chooses the backend: with cuda the lane alone keeps a frame waiting;
-a worker of the CPU backend does so as well, and has no priority. The client that measures has one. Without stress-ng shells
+As root, on an idle machine; six measurements. FRAMED_BACKEND chooses the backend: with cuda the lane alone keeps a frame waiting,
+on the CPU backend a worker does so as well. The client that measures has a priority of its own. Without stress-ng shells
 that count do what they can.
 """
 

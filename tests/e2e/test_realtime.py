@@ -57,7 +57,7 @@ def threads(pid):
 
 @needs_rights
 @pytest.mark.parametrize("policy", ["fifo", "rr"])
-def test_lanes_have_what_was_asked_for_and_nobody_else(place, policy):
+def test_lanes_have_what_was_asked_for_and_workers_one_priority_less(place, policy):
     cpu = max(os.sched_getaffinity(0))
     everywhere = sorted(os.sched_getaffinity(0))
     with Daemon(place, {"cam0": pipeline(FORMAT)}, lanes=2,
@@ -68,21 +68,28 @@ def test_lanes_have_what_was_asked_for_and_nobody_else(place, policy):
         found = list(threads(daemon.process.pid))
     lanes = [entry for entry in found if entry[0].startswith("framed-lane-")]
     assert [entry[1:] for entry in lanes] == [(getattr(os, f"SCHED_{policy.upper()}"), 7, str(cpu))] * 2, found
-    others = [entry for entry in found if entry not in lanes]
+    workers = [entry for entry in found if entry[0] == "framed-worker"]
+    assert bool(workers) == (BACKEND == "cpu") and all(entry[1:3] == (lanes[0][1], 6) for entry in workers), found
+    others = [entry for entry in found if entry not in lanes + workers]
     assert others and all(entry[1:3] == (os.SCHED_OTHER, 0) for entry in others), found
     if len(everywhere) > 1:
-        assert all(entry[3] != str(cpu) for entry in others), found
+        assert all(entry[3] != str(cpu) for entry in others + workers), found
+
+
+@needs_rights
+def test_workers_have_a_priority_where_there_is_none_below_the_lanes(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, realtime={"policy": "fifo", "priority": 1}) as daemon:
+        found = [entry for entry in threads(daemon.process.pid) if entry[0].startswith(("framed-lane-", "framed-worker"))]
+    assert found and all(entry[1:3] == (os.SCHED_FIFO, 1) for entry in found), found
 
 
 @needs_rights
 @with_runtime
-def test_threads_that_put_batches_on_a_gpu_have_the_priority_and_no_others(place):
-    """On the CPU backend they compute the batches themselves, as workers do."""
+def test_threads_of_batches_have_the_priority_of_workers(place):
     cpu = max(os.sched_getaffinity(0))
     with Daemon(place, {"cam0": runs()}, models=model(), lanes=1, realtime={"policy": "fifo", "priority": 7, "cpus": [cpu]}) as daemon:
         found = [entry for entry in threads(daemon.process.pid) if entry[0] == "framed-batch"]
-    expected = (os.SCHED_FIFO, 7) if BACKEND == "cuda" else (os.SCHED_OTHER, 0)
-    assert found and all(entry[1:3] == expected and (entry[3] != str(cpu) or os.cpu_count() == 1) for entry in found), found
+    assert found and all(entry[1:3] == (os.SCHED_FIFO, 6) and (entry[3] != str(cpu) or os.cpu_count() == 1) for entry in found), found
 
 
 @needs_rights
