@@ -36,8 +36,8 @@ static void complete(struct flow *flow, struct slot *slot, int64_t now) {
   slot->frame.seen = now;
   if (slot->frame.suspect) {
     slot->frame.suspect = false;
-    if (flow->retries[slot->index]) { /* else this process was to end, and could not */
-      retry_pass(flow->retries[slot->index], true);
+    if (flow->retry) { /* else this process was to end, and could not */
+      retry_pass(flow->retry, true);
     }
   }
   const char *refusal = gpu_refusal(flow->program, slot->index);

@@ -61,12 +61,11 @@ static bool drop_overtaken(struct flow *flow, int64_t now) {
 
 /* While frames are tried again after a fault. False: this frame's turn comes later. */
 static bool is_admitted(struct flow *flow, const struct slot *slot) {
-  struct retry **retry = &flow->retries[slot->index];
-  if (retry_is_over(*retry)) {
-    *retry = NULL;
+  if (retry_is_over(flow->retry)) {
+    flow->retry = NULL;
     return true;
   }
-  return retry_admits(*retry, slot->frame.suspect);
+  return retry_admits(flow->retry, slot->frame.suspect);
 }
 
 bool dispatch_turn(struct flow *flow, int64_t now) {
@@ -76,7 +75,7 @@ bool dispatch_turn(struct flow *flow, int64_t now) {
          !flow->withheld) {
     if (dispatch_is_late(flow, &slot->frame, now)) {
       dispatch_drop(flow, slot, FATE_LATE, now);
-    } else if (flow->retries[slot->index] && !is_admitted(flow, slot)) {
+    } else if (flow->retry && !is_admitted(flow, slot)) {
       break;
     } else {
       submit(flow, slot, now);

@@ -21,9 +21,9 @@ void flow_ready(struct flow *flow, struct slot *slot, int64_t now) {
 
 void flow_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now) {
   account_settle(flow->account, &slot->frame, fate, now);
-  if (slot->frame.suspect && flow->retries[slot->index]) {
+  if (slot->frame.suspect && flow->retry) {
     slot->frame.suspect = false;
-    retry_pass(flow->retries[slot->index], false);
+    retry_pass(flow->retry, false);
   }
   slot_move(&flow->ring, slot, SLOT_FREE);
 }

@@ -30,7 +30,7 @@ struct tap {
 struct flow_device {
   unsigned number;
   _Atomic int64_t *completion; /* CLOCK_MONOTONIC ns of its last completion, of whatever session */
-  struct retry *retry;         /* of the frames that were there when it failed */
+  struct retry *retry;         /* all devices' */
   unsigned *producers;         /* the control loop's: who is connected to sessions there */
 };
 
@@ -69,7 +69,7 @@ struct flow {
   void (*wake)(void *session);     /* [lane] asks for a turn: a slot came back from the sink */
   void *session;
   struct relay *relay;                             /* NULL: the sink is on this lane */
-  struct retry *retries[GPU_MAX_SLOTS];            /* of each slot's device; NULL: none is under way */
+  struct retry *retry;                             /* NULL: none is under way */
   struct tap *tap;                                 /* NULL: nobody */
   struct picture *_Atomic pictures[PICTURE_SIDES]; /* that wait for the next result, hung up by the control loop; or NULL */
 };

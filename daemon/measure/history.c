@@ -28,8 +28,8 @@ void history_note_fault(struct history *history, int64_t now) {
 void history_begin(struct history *history, int64_t now) {
   history->gap = now > history->stopped ? now - history->stopped : 1;
   history->total += history->gap;
-  history->suspect = 0;
-  history->is_broken = false;
+  history->suspects = false;
+  history->broken = 0;
   history->longest = history->gap > history->longest ? history->gap : history->longest;
 }
 

@@ -36,8 +36,8 @@ struct history {
   int64_t longest;                /* gap of all */
   int64_t total;                  /* ns of all gaps */
   uint64_t closed;                /* connections that crashes cost */
-  unsigned suspect;               /* number of the device that failed last, plus 1, until all serves again; 0: none */
-  bool is_broken;                 /* it failed once more at the start, and is to be left out */
+  bool suspects;                  /* a device failed, and nothing has served since */
+  unsigned broken;                /* that of which number failed at this start as well and is to be left out, plus 1; or 0 */
   int64_t faults[HISTORY_FAULTS]; /* when devices failed lately: CLOCK_MONOTONIC ns, the latest first */
 };
 

@@ -111,8 +111,8 @@ struct lane *engine_place(struct engine *engine, size_t bytes);
 struct lane *engine_place_apart(struct engine *engine, const struct lane *from, size_t bytes);
 void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes);
 
-/* The retry of the frames that were on that device when it failed in the process before; NULL if the device was not opened. */
-struct retry *engine_trial(struct engine *engine, unsigned index);
+/* Of the frames that may have made a device fail in the process before. */
+struct retry *engine_retry(struct engine *engine);
 
 /* Makes every lane stand still: see lane_is_parked(). False: one still runs. */
 bool engine_park(struct engine *engine, const struct lane_patience *patience);

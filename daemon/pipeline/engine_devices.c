@@ -49,9 +49,8 @@ double *engine_served(const struct engine *engine, unsigned index) {
   return opened ? opened->served : NULL;
 }
 
-struct retry *engine_trial(struct engine *engine, unsigned index) {
-  struct opened *opened = engine_find_opened(engine, index);
-  return opened ? &opened->retry : NULL;
+struct retry *engine_retry(struct engine *engine) {
+  return &engine->retry;
 }
 
 struct gpu_device *engine_main_device(const struct engine *engine) {
@@ -172,7 +171,7 @@ void engine_take_back(struct engine *engine, unsigned number) {
 
 static bool adopt_known(struct engine *engine, const struct engine *address) {
   const struct engine *left = image_left_at(address, IMAGE_ENGINE, sizeof *left);
-  bool sound = left && left->absent_count <= ENGINE_MOST_DEVICES;
+  bool sound = left && left->absent_count <= ENGINE_MOST_DEVICES && left->there <= ENGINE_MOST_DEVICES;
   for (unsigned i = 0; sound && i < left->absent_count; i++) {
     struct engine_absent *absent = &engine->absents[i];
     *absent = left->absents[i];
@@ -187,6 +186,7 @@ static bool adopt_known(struct engine *engine, const struct engine *address) {
     }
   }
   engine->absent_count = sound ? left->absent_count : 0;
+  engine->there = sound ? left->there : 0;
   return sound;
 }
 
@@ -232,7 +232,7 @@ static bool open_device(struct engine *engine, const struct config *config, unsi
                                                   known->is_known ? &known->calibration : NULL, &error);
   if (!device) {
     engine_failure(failure, &error);
-    failure->device = !error.no_device;
+    failure->device = !error.no_device || known->is_known; /* it was there: the daemon has lost it, and finds none at a start */
     return false;
   }
   struct opened *opened = &engine->devices[engine->device_count++];
@@ -250,9 +250,9 @@ static bool may_leave_out(const struct engine *engine, const struct config *conf
   return engine_can_spare(engine, config, index, NULL) && (engine->known[index].is_known || index < count_devices(config));
 }
 
-static void leave_broken_out(struct engine *engine, unsigned index, const char *reason) {
+static void leave_broken_out(struct engine *engine, unsigned index, const char *reason, const char *remedy) {
   char text[ENGINE_TEXT];
-  snprintf(text, sizeof text, "%s", reason);
+  snprintf(text, sizeof text, "%s%s%s", reason, remedy[0] ? "; " : "", remedy);
   if (engine->known[index].is_known) {
     nvml_add_trouble(engine->known[index].calibration.address, text, sizeof text);
   }
@@ -267,7 +267,7 @@ static bool open_or_leave_out(struct engine *engine, const struct config *config
   if (!may_leave_out(engine, config, index)) {
     return false;
   }
-  leave_broken_out(engine, index, failure->text);
+  leave_broken_out(engine, index, failure->text, failure->remedy);
   return true;
 }
 
@@ -278,15 +278,16 @@ static unsigned slots_of_each(const struct config_pipeline *config, unsigned dev
                                                 : config->slots * ((clients + devices - 1) / devices);
 }
 
-/* The slots of the sessions on the device that has most of them: how many all devices are is not known yet, and one at least.
- */
+/* The slots of the sessions on the device that has most of them. How many all devices are is known from the process before;
+ * else it is one at least. */
 static unsigned most_slots(const struct engine *engine, const struct config *config) {
   unsigned most = 0;
   for (unsigned number = 0; number < ENGINE_MOST_DEVICES; number++) {
     unsigned slots = 0;
     for (unsigned i = 0; i < config->pipeline_count; i++) {
       const struct config_pipeline *pipeline = &config->pipelines[i];
-      uint64_t named = pipeline->devices == CONFIG_ALL_DEVICES ? bit(number) : engine_named_by(engine, pipeline);
+      bool is_unknown = pipeline->devices == CONFIG_ALL_DEVICES && engine->there == 0;
+      uint64_t named = is_unknown ? bit(number) : engine_named_by(engine, pipeline) & ~engine_left_out(engine);
       slots += named & bit(number) ? slots_of_each(pipeline, (unsigned)__builtin_popcountll(named)) : 0;
     }
     most = slots > most ? slots : most;
@@ -325,11 +326,11 @@ bool engine_open_devices(struct engine *engine, const struct config *config, con
   if (left && !adopt_known(engine, left)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the devices makes no sense");
   }
-  gpu_expect(most_slots(engine, config));
-  engine->there = names_all(config) ? count_devices(config) : 0;
   if (broken->number < ENGINE_MOST_DEVICES && engine_can_spare(engine, config, broken->number, NULL)) {
-    leave_broken_out(engine, broken->number, broken->text);
+    leave_broken_out(engine, broken->number, broken->text, "");
   }
+  gpu_expect(most_slots(engine, config)); /* before the driver is asked for anything */
+  engine->there = names_all(config) ? count_devices(config) : 0;
   bool opened = open_all(engine, config, failure);
   engine->there = opened ? count_devices(config) : 0; /* a reload may want all; the driver was asked for no more until now */
   return opened;
@@ -337,9 +338,8 @@ bool engine_open_devices(struct engine *engine, const struct config *config, con
 
 void engine_close_devices(struct engine *engine) {
   while (engine->devices && engine->device_count > 0) {
-    struct opened *opened = &engine->devices[--engine->device_count];
-    gpu_close(opened->device);
-    retry_clear(&opened->retry);
+    gpu_close(engine->devices[--engine->device_count].device);
   }
+  retry_clear(&engine->retry);
   free(engine->devices);
 }

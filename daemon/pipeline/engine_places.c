@@ -51,9 +51,9 @@ static void look_at(const struct engine *engine, uint64_t named, struct placemen
   }
 }
 
-static struct flow_device flow_device_of(struct opened *opened) {
+static struct flow_device flow_device_of(struct engine *engine, struct opened *opened) {
   return (struct flow_device){
-      .number = opened->index, .completion = &opened->completion, .retry = &opened->retry, .producers = &opened->producers};
+      .number = opened->index, .completion = &opened->completion, .retry = &engine->retry, .producers = &opened->producers};
 }
 
 uint64_t engine_place_bits(const struct engine_place *place) {
@@ -77,7 +77,7 @@ static void choose_devices(struct engine *engine, struct placement_device *devic
     }
     chosen[place->count] = at;
     devices[at].is_open = false;
-    place->on[place->count] = flow_device_of(&engine->devices[at]);
+    place->on[place->count] = flow_device_of(engine, &engine->devices[at]);
   }
   for (unsigned i = 0; i < place->count; i++) {
     devices[chosen[i]].is_open = true;

@@ -18,13 +18,9 @@ bool pipeline_may_start_later(const struct pipeline *pipeline) {
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
 
-unsigned pipeline_running_frames(const struct pipeline *pipeline, unsigned device) {
-  return inputs_running(pipeline->inputs, device);
-}
+unsigned pipeline_running_frames(const struct pipeline *pipeline) { return inputs_running(pipeline->inputs); }
 
-void pipeline_suspect(struct pipeline *pipeline, bool failed, unsigned device, bool alone) {
-  inputs_suspect(pipeline->inputs, failed, device, alone);
-}
+void pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone) { inputs_suspect(pipeline->inputs, failed, alone); }
 
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again) {
   return stops_again || (pipeline->state < PIPELINE_STOPPED && !pipeline->cut);

@@ -57,9 +57,9 @@ void inputs_on_event(struct inputs *inputs, const struct session_event *event);
 
 /* Has the next process get their descriptors; `live`: should this one be killed. */
 void inputs_keep(const struct inputs *inputs, bool live);
-/* Frames of its sessions that are on that device (NO_DEVICE: on any), and what is said of them: see session_suspect(). */
-unsigned inputs_running(const struct inputs *inputs, unsigned device);
-void inputs_suspect(struct inputs *inputs, bool failed, unsigned device, bool alone);
+/* Frames of its sessions that are on devices, and what is said of them: see session_suspect(). */
+unsigned inputs_running(const struct inputs *inputs);
+void inputs_suspect(struct inputs *inputs, bool failed, bool alone);
 /* After the sink was taken, too: see session_taken(). */
 bool inputs_taken(const struct inputs *inputs, struct failure *failure);
 /* See session_quarantined(). */

@@ -30,17 +30,17 @@ void inputs_keep(const struct inputs *inputs, bool live) {
   }
 }
 
-unsigned inputs_running(const struct inputs *inputs, unsigned device) {
+unsigned inputs_running(const struct inputs *inputs) {
   unsigned running = 0;
   for (unsigned i = 0; i < inputs->count; i++) {
-    running += session_running(inputs->seats[i].session, device);
+    running += session_running(inputs->seats[i].session);
   }
   return running;
 }
 
-void inputs_suspect(struct inputs *inputs, bool failed, unsigned device, bool alone) {
+void inputs_suspect(struct inputs *inputs, bool failed, bool alone) {
   for (unsigned i = 0; i < inputs->count; i++) {
-    session_suspect(inputs->seats[i].session, failed, device, alone);
+    session_suspect(inputs->seats[i].session, failed, alone);
   }
 }
 

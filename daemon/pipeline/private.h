@@ -31,8 +31,7 @@
 struct opened {
   unsigned index;
   struct gpu_device *device;
-  _Atomic int64_t completion; /* written by the lanes */
-  struct retry retry;
+  _Atomic int64_t completion;     /* written by the lanes */
   double served[OVERLAP_ENGINES]; /* us that its engines worked for all pipelines, up to their last readings */
   _Atomic size_t load;            /* bytes a frame of the sessions on it */
   unsigned producers;
@@ -49,7 +48,8 @@ struct engine {
   struct engine_absent absents[ENGINE_MOST_DEVICES];
   unsigned absent_count;
   struct known known[ENGINE_MOST_DEVICES]; /* by number */
-  unsigned there;                          /* devices that there are, which `devices: all` means */
+  struct retry retry;
+  unsigned there; /* devices that there are, which `devices: all` means */
   struct lane **lanes;
   size_t *loads; /* bytes a frame of the sessions on each lane */
   unsigned lane_count;

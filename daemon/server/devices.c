@@ -59,7 +59,7 @@ static void change_device(void *context) {
   char text[HISTORY_TEXT];
   snprintf(text, sizeof text, "device %u was %s", change->number, change->drains ? "drained" : "brought back");
   if (server_has_files(server, &failure)) {
-    server_hand_over(server, HISTORY_DEVICE, text, NO_DEVICE, NULL, &failure);
+    server_hand_over(server, HISTORY_DEVICE, text, NULL, &failure);
   }
   if (++change->attempts == ATTEMPTS) {
     give_up(change, failure.text);

@@ -91,11 +91,11 @@ static void take_up_again(struct server *server, const struct fault *fault) {
   fault_log(fault, "everything is taken up again");
   snprintf(sentence, sizeof sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "", fault->pipeline ? ": " : "",
            fault_describe(fault, text));
-  server->history.suspect = fault->device != NO_DEVICE ? fault->device + 1 : 0;
+  server->history.suspects = true;
   if (server->reload) {
     reload_on_fault(server->reload);
   }
-  server_hand_over(server, HISTORY_FAULT, sentence, fault->device, NULL, &failure);
+  server_hand_over(server, HISTORY_FAULT, sentence, NULL, &failure);
   end_by_fault(server, fault, "the daemon ends, since nothing could be taken up again (%s)", failure.text);
 }
 
@@ -117,8 +117,7 @@ static bool leave_out(struct server *server, const struct fault *fault, unsigned
 static void answer_fault(struct server *server, const struct fault *fault) {
   int64_t now = clock_now();
   unsigned limit_a_minute = server->config->gpu.faults;
-  const struct retry *retry = engine_trial(server->engine, fault->device);
-  bool is_known = retry && retry_is_on(retry); /* the fault is the suspected frame's and its pipeline's, and not the device's */
+  bool is_known = retry_is_on(engine_retry(server->engine)); /* it is the suspected frame's fault and not the device's */
   bool is_too_much = limit_a_minute == 0 || (!is_known && history_is_too_fast(&server->history, limit_a_minute, now));
   if (is_too_much && !leave_out(server, fault, limit_a_minute)) {
     char text[LIMIT_TEXT];

@@ -122,14 +122,15 @@ static void handover_settle(struct server *server) {
   }
 }
 
-/* Frames on the device that failed are suspected of the fault, and a frame that was alone there even more. */
-static void suspect(struct server *server, bool fault, unsigned device) {
+/* Frames on devices are suspected of a fault, and a frame that was alone there even more: the driver ends all devices of a
+ * process with one of them, so that which one failed is not known. */
+static void suspect(struct server *server, bool fault) {
   unsigned running = 0;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    running += pipeline_running_frames(server->pipelines[i], device);
+    running += pipeline_running_frames(server->pipelines[i]);
   }
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    pipeline_suspect(server->pipelines[i], fault, device, running == 1);
+    pipeline_suspect(server->pipelines[i], fault, running == 1);
   }
 }
 
@@ -183,7 +184,6 @@ static bool handover_leave(struct server *server, struct failure *failure) {
 struct exchange {
   enum history_cause cause;
   const char *text;
-  unsigned failed_device;
   const char *program;
 };
 
@@ -244,7 +244,7 @@ static bool exchange(struct server *server, const struct exchange *how, struct f
     handover_settle(server);
     recall_recordings(server);
     handover_settle(server);
-    suspect(server, how->cause == HISTORY_FAULT, how->failed_device);
+    suspect(server, how->cause == HISTORY_FAULT);
     if (how->cause == HISTORY_RESTART) {
       handover_leave(server, failure);
     } else {
@@ -258,14 +258,14 @@ static bool exchange(struct server *server, const struct exchange *how, struct f
   return false;
 }
 
-bool server_hand_over(struct server *server, enum history_cause cause, const char *text, unsigned failed_device,
-                      const char *program, struct failure *failure) {
-  const struct exchange how = {.cause = cause, .text = text, .failed_device = failed_device, .program = program};
+bool server_hand_over(struct server *server, enum history_cause cause, const char *text, const char *program,
+                      struct failure *failure) {
+  const struct exchange how = {.cause = cause, .text = text, .program = program};
   return exchange(server, &how, failure);
 }
 
 bool server_leave(struct server *server, const char *text, struct failure *failure) {
-  const struct exchange how = {.cause = HISTORY_RESTART, .text = text, .failed_device = NO_DEVICE};
+  const struct exchange how = {.cause = HISTORY_RESTART, .text = text};
   return exchange(server, &how, failure);
 }
 

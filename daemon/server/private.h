@@ -269,8 +269,8 @@ bool server_replace_history(const struct server *server);
 bool server_may_hand_over(const struct server *server, struct failure *failure);
 /* Hands everything over to `program` (NULL: this one), which goes on with it. Returns only if that cannot be, with all as it
  * was. */
-bool server_hand_over(struct server *server, enum history_cause cause, const char *text, unsigned failed_device,
-                      const char *program, struct failure *failure);
+bool server_hand_over(struct server *server, enum history_cause cause, const char *text, const char *program,
+                      struct failure *failure);
 /* What a pipeline tells while `handing_over` is heard later, if this process stays. */
 void server_hear_later(struct server *server, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault);
 /* Leaves everything to the process that the service manager starts next, and ends this one. Returns only if that cannot be. */

@@ -169,12 +169,13 @@ static void say_ready(struct server *server) {
 
 /* -- a start that cannot be ----------------------------------------------------------------------------------------- */
 
-/* A device that has failed, and fails again as soon as it is used again, is broken for good. */
+/* A device that fails as soon as it is used after a fault is broken for good. Which one failed before does not tell: the driver
+ * ends all devices of a process with one of them, and any of these may have been the first to be asked. */
 static void note_suspect(struct server *server, unsigned device) {
   struct history *history = &server->history;
-  bool again = device != NO_DEVICE && history->suspect == device + 1;
-  history->is_broken = again && engine_can_spare(server->engine, server->config, device, NULL);
-  history->suspect = device != NO_DEVICE ? device + 1 : 0;
+  bool again = history->suspects && device != NO_DEVICE && engine_can_spare(server->engine, server->config, device, NULL);
+  history->broken = again ? device + 1 : 0;
+  history->suspects = device != NO_DEVICE;
 }
 
 /* Nothing of what was handed over has moved since, so that all of it is there for another try, with a device that may be well
@@ -188,7 +189,7 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
   fault_of_device(&fault, device, why->text);
   snprintf(fault.error.remedy, sizeof fault.error.remedy, "%s", why->remedy);
   note_suspect(server, device);
-  if (!history->is_broken && history_is_too_fast(history, limit, now)) {
+  if (history->broken == 0 && history_is_too_fast(history, limit, now)) {
     server_end_by_faults(server, &fault);
   }
   fault_log(&fault, "what was handed over is taken up once more");
@@ -291,7 +292,7 @@ bool server_start(struct server *server, struct failure *failure) {
   signals_held(&held);
   exec_allow_signals(&held); /* also where nothing was left: signals wait while one image follows another */
   gpu_hurry(server->left && (server->history.cause == HISTORY_FAULT || server->history.cause == HISTORY_DEVICE));
-  const struct engine_broken broken = {.number = server->history.is_broken ? server->history.suspect - 1 : NO_DEVICE,
+  const struct engine_broken broken = {.number = server->history.broken != 0 ? server->history.broken - 1 : NO_DEVICE,
                                        .text = server->history.text};
   server->engine = engine_open(server->config, server_left_engine(server), &broken, failure);
   return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);

@@ -93,7 +93,7 @@ static void upgrade_execute(void *context) {
   }
   snprintf(text, sizeof text, "%s took over", exec_program());
   if (server_has_files(upgrade->server, &failure)) {
-    server_hand_over(upgrade->server, HISTORY_UPGRADE, text, NO_DEVICE, exec_program(), &failure);
+    server_hand_over(upgrade->server, HISTORY_UPGRADE, text, exec_program(), &failure);
   }
   if (failure.later && ++upgrade->attempts < ATTEMPTS) {
     execute_later(upgrade, AGAIN_MS);

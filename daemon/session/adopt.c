@@ -18,21 +18,14 @@
 
 /* -- before the end ------------------------------------------------------------------------------------------------- */
 
-unsigned session_running(const struct session *session, unsigned device) {
-  unsigned running = 0;
-  for (unsigned i = 0; i < slot_count(&session->flow.ring, SLOT_RUNNING); i++) {
-    running += flow_is_on(&session->flow, slot_at(&session->flow.ring, SLOT_RUNNING, i), device);
-  }
-  return running;
-}
+unsigned session_running(const struct session *session) { return slot_count(&session->flow.ring, SLOT_RUNNING); }
 
-void session_suspect(struct session *session, bool failed, unsigned device, bool alone) {
+void session_suspect(struct session *session, bool failed, bool alone) {
   for (unsigned i = 0; i < slot_count(&session->flow.ring, SLOT_RUNNING); i++) {
     struct slot *slot = slot_at(&session->flow.ring, SLOT_RUNNING, i);
-    bool failed_there = failed && flow_is_on(&session->flow, slot, device);
     slot->frame.again = true;
-    slot->frame.suspect |= failed_there;
-    slot->frame.failures += failed_there && alone;
+    slot->frame.suspect |= failed;
+    slot->frame.failures += failed && alone;
   }
 }
 
@@ -287,15 +280,15 @@ static void quarantine(struct session *session) {
   }
 }
 
-static bool join_retries(struct session *session, struct failure *failure) {
+static bool join_retry(struct session *session, struct failure *failure) {
   struct flow *flow = &session->flow;
-  bool joined = true;
-  for (unsigned i = 0; i < flow->ring.count; i++) {
-    const struct slot *slot = &flow->ring.slots[i];
-    flow->retries[i] = flow_device(flow, slot)->retry;
-    joined = joined && retry_join(flow->retries[i], session->setup.lane, slot->frame.suspect && slot->state == SLOT_READY);
+  unsigned suspects = 0;
+  for (unsigned i = 0; i < slot_count(&flow->ring, SLOT_READY); i++) {
+    suspects += slot_at(&flow->ring, SLOT_READY, i)->frame.suspect;
   }
-  return joined || failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take up a session");
+  flow->retry = flow->devices[0].retry;
+  return retry_join(flow->retry, session->setup.lane, suspects) ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take up a session");
 }
 
 static bool begin_again(struct session *session, struct failure *failure) {
@@ -304,7 +297,7 @@ static bool begin_again(struct session *session, struct failure *failure) {
   session->flow.active = clock_now();
   session->receive.held = true; /* until it is held or resumed */
   quarantine(session);
-  return join_retries(session, failure);
+  return join_retry(session, failure);
 }
 
 /* A session that shares memory has that memory, and a client at it. */

@@ -148,11 +148,10 @@ void session_drop_stages(struct session *session);
 
 /* -- over the end of a process, while no lane runs --------------------------------------------------------------------- */
 
-/* Frames that are on that device (NO_DEVICE: on any). */
-unsigned session_running(const struct session *session, unsigned device);
-/* Frames on devices will run again; after that one has failed (NO_DEVICE: any) those that were there are suspected, `alone` if
- * there was no other. */
-void session_suspect(struct session *session, bool failed, unsigned device, bool alone);
+/* Frames that are on devices. */
+unsigned session_running(const struct session *session);
+/* Frames on devices will run again; if one has `failed` they are suspected, `alone` if there was no other. */
+void session_suspect(struct session *session, bool failed, bool alone);
 /* Has the next process get the descriptors of its memory. */
 void session_keep(const struct session *session);
 

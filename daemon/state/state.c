@@ -62,7 +62,7 @@ const struct left *state_left(void) { return &received; }
 /* -- of all process images ------------------------------------------------------------------------------------------ */
 
 bool history_adopt(struct history *history, const struct history *left) {
-  bool sound = (unsigned)left->cause < HISTORY_CAUSE_COUNT && IMAGE_IS_FLAG(left->is_broken) && image_is_time(left->stopped) &&
+  bool sound = (unsigned)left->cause < HISTORY_CAUSE_COUNT && IMAGE_IS_FLAG(left->suspects) && image_is_time(left->stopped) &&
                image_is_time(left->longest) && image_is_time(left->total) && image_is_time(left->gap);
   for (unsigned i = 0; i < HISTORY_FAULTS && sound; i++) {
     sound = image_is_time(left->faults[i]);
