@@ -412,7 +412,11 @@ enum gpu_progress cuda_ask(struct gpu_program *base, unsigned index, struct gpu_
   cudaError_t status = slot->last ? cudaEventQuery(slot->last) : cudaStreamQuery(cuda_mailbox_stream(slot));
   char what[64] = "";
   if (status != cudaSuccess && status != cudaErrorNotReady) { /* this is polled, and text takes its time */
-    snprintf(what, sizeof what, "frame %llu in slot %u", (unsigned long long)slot->sequence, index);
+    if (slot->sequence == STAGE_WARM_UP) {
+      snprintf(what, sizeof what, "a frame of the warm-up");
+    } else {
+      snprintf(what, sizeof what, "frame %llu in slot %u", (unsigned long long)slot->sequence, index);
+    }
   }
   enum gpu_progress progress = cuda_progress(base->device, status, what, error);
   if (progress == GPU_DEAD) {

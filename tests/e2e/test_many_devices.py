@@ -185,7 +185,7 @@ def test_a_device_that_fails_again_at_once_is_left_out(place):
             warm_ups.write_bytes(b"1")
             client.send(numbered(20, SIZE).tobytes())
             assert client.read(20 * SIZE) == numbered(20, SIZE).tobytes()
-            assert "fault" in daemon.wait_state(0, "failed")["text"]
+            assert "illegal memory access" in daemon.wait_state(0, "failed")["text"]
             assert daemon.places()["cam0"] == [1]
         daemon.account(came=20, emitted=20)
 
@@ -237,7 +237,7 @@ def test_the_last_device_ends_the_daemon_as_ever(place):
             daemon.break_devices(0, 1)
             client.send(numbered(1, SIZE).tobytes())
             daemon.ends(GPU_LOST, seconds=60)
-    assert "device 1 is broken" in daemon.log and "gpu.faults" in daemon.log, daemon.log
+    assert "device 1 cannot be used: it is broken" in daemon.log and "gpu.faults" in daemon.log, daemon.log
 
 
 def test_a_start_from_nothing_forgets(place):
