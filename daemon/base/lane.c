@@ -366,6 +366,8 @@ void lane_join(struct lane *lane, struct runner *runner) {
 
 bool lane_is_own(const struct runner *runner) { return runner->lane->runners == runner && !runner->next; }
 
+bool lane_is_wanted(const struct runner *runner) { return runner->lane->scheduled > 0; }
+
 static void unschedule(struct lane *lane, struct runner *runner) {
   struct lane_queue *queue = runner->queue;
   struct runner **at = &queue->first;

@@ -87,6 +87,8 @@ void lane_schedule(struct runner *runner);
 void lane_count_work(struct lane *lane, int64_t ns);
 /* Nobody else lives on its lane. */
 bool lane_is_own(const struct runner *runner);
+/* [lane] Others on its lane wait for their turn. */
+bool lane_is_wanted(const struct runner *runner);
 /* Around each call to a device, which may take for ever. */
 void lane_enter_device(struct lane *lane);
 void lane_leave_device(struct lane *lane);

@@ -236,8 +236,8 @@ static bool keep_spinning(struct session *session, int64_t now) {
   return !completion_arm(flow);
 }
 
-/* Rounds, until nothing moves or the loop is to look at what else there is to do; `now` gets the time of their end. True: more
- * may move at once. */
+/* Rounds, until nothing moves, or nothing has moved and others wait for their turn, or the loop is to look at what else there
+ * is to do; `now` gets the time of their end. True: more may move at once. */
 static bool take_rounds(struct session *session, int64_t *now) {
   bool alone = session->shares && session->is_reply && lane_is_own(&session->runner);
   const int64_t start = clock_now(), longest = alone ? SPIN_ALONE : SPIN_A_TURN;
@@ -251,7 +251,7 @@ static bool take_rounds(struct session *session, int64_t *now) {
     again = moved || (session->flow.spin && keep_spinning(session, began));
     *now = clock_now();
     session->account.now.worked += moved ? *now - began : 0;
-    if (*now - start > longest && round > 0) {
+    if (round > 0 && (*now - start > longest || (!moved && lane_is_wanted(&session->runner)))) {
       break;
     }
   }
