@@ -110,7 +110,7 @@ def test_a_trace_names_the_size_of_the_batch(place):
     frames = np.random.default_rng(3).standard_normal((4, *SHAPE)).astype(np.float32)
     spans = []
     with Daemon(place, {f"cam{i}": runs() for i in range(4)}, models=model(wait="200ms")) as daemon:
-        while not spans:  # lanes that have heard of the trace too late miss the frames
+        while len(spans) < (4 if BACKEND == "cpu" else 1):  # a lane that has heard of the trace too late misses its frame
             before = batches(daemon)
             asked = Asked(daemon, pace(2))
             for reader in together(daemon, frames):
