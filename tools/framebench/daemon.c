@@ -26,8 +26,8 @@ enum own { OWN_CALLBACK, OWN_SPIN, OWN_SMALL, OWN_FIRST, OWN_COUNT = OWN_FIRST +
 struct measuring {
   const struct options *options;
   struct results *results;
-  const char *socket;
-  unsigned many; /* pipelines that share the device */
+  const char *socket, *folder; /* of the daemon: of its status, and with those of its pipelines */
+  unsigned many;               /* pipelines that share the device */
   struct own_pipeline pipelines[OWN_COUNT];
   char names[MANY][20];
 };
@@ -80,41 +80,69 @@ static bool add_row(const struct measuring *measuring, const char *what, size_t 
   return true;
 }
 
-/* -- large frames: as much as goes through -------------------------------------------------------------------------- */
+/* -- large frames: as much as goes through, from a client that blocks in its calls, as that of the relay ---------------- */
 
-static bool relay_once(const struct measuring *measuring, struct samples *rates, struct problem *problem) {
-  const struct relay_load load = {.kind = RELAY_TWO_THREADS, .frame_bytes = LARGE, .seconds = seconds(measuring)};
+enum { LARGE_RUNS = 9, LARGE_WAYS = 3 };
+
+static const struct large_way { /* through the relay, or through the daemon */
+  const char *what;
+  enum own own;
+} large_ways[LARGE_WAYS] = {{"plain relay, a reading and a writing thread", OWN_COUNT},
+                            {"daemon, 4 slots, callback", OWN_CALLBACK},
+                            {"daemon, 4 slots, spin", OWN_SPIN}};
+
+static const struct large_buffers { /* of the client's sockets, and of the relay's */
+  size_t bytes;
+  const char *row, *spin, *callback;
+  double bound;
+} large_buffers[] = {{0, "", "daemon, socket to socket, 4 MiB frames, 4 slots, spin",
+                      "daemon, socket to socket, 4 MiB frames, 4 slots, callback", 0.95},
+                     {8 << 20, ", buffers of 8 MiB", "daemon, socket to socket, 4 MiB frames, buffers of 8 MiB, 4 slots, spin",
+                      "daemon, socket to socket, 4 MiB frames, buffers of 8 MiB, 4 slots, callback", 0.9}};
+
+static bool large_once(const struct measuring *measuring, enum own own, size_t buffer, struct samples *rates,
+                       struct problem *problem) {
+  struct relay_load load = {
+      .kind = RELAY_TWO_THREADS, .frame_bytes = LARGE, .socket_buffer = buffer, .seconds = seconds(measuring) / 2};
+  char source[120], sink[128];
   double rate = 0;
+  if (own != OWN_COUNT) {
+    snprintf(source, sizeof source, "%s/%s", measuring->folder, measuring->pipelines[own].name);
+    snprintf(sink, sizeof sink, "%s.out", source);
+    load.source = source;
+    load.sink = sink;
+  }
   return relay_throughput(&load, &rate, problem) && samples_add(rates, rate / 1e9);
 }
 
-static bool large_once(const struct measuring *measuring, enum own own, const char *what, struct samples *rates,
-                       struct problem *problem) {
-  const struct load_plan plan = {.clients = 1};
-  json_t *row = load_own(measuring, own, 1, &plan, problem);
-  return row && samples_add(rates, number(row, "in_gb_per_s")) && add_row(measuring, what, LARGE, row);
+static double add_large_row(const struct measuring *measuring, const char *what, const char *buffers, struct samples *rates) {
+  char text[96];
+  double rate = samples_percentile(rates, 0.5);
+  snprintf(text, sizeof text, "%s%s", what, buffers);
+  add_row(measuring, text, LARGE, json_pack("{s:f, s:f}", "frames_per_s", rate * 1e9 / LARGE, "in_gb_per_s", rate));
+  return rate;
 }
 
-static bool measure_large(const struct measuring *measuring, struct samples figures[3], struct target *target,
-                          struct problem *problem) {
-  for (int run = 0; run < RUNS; run++) {
-    if (!relay_once(measuring, &figures[0], problem) ||
-        !large_once(measuring, OWN_CALLBACK, "daemon, 4 slots, callback", &figures[1], problem) ||
-        !large_once(measuring, OWN_SPIN, "daemon, 4 slots, spin", &figures[2], problem)) {
-      return false;
+static bool measure_large(const struct measuring *measuring, const struct large_buffers *buffers,
+                          struct samples figures[LARGE_WAYS], struct target *target, struct problem *problem) {
+  for (int run = 0; run < LARGE_RUNS; run++) {
+    for (int way = 0; way < LARGE_WAYS; way++) {
+      if (!large_once(measuring, large_ways[way].own, buffers->bytes, &figures[way], problem)) {
+        return false;
+      }
     }
   }
-  double relay = samples_percentile(&figures[0], 0.5), callback = samples_percentile(&figures[1], 0.5),
-         spin = samples_percentile(&figures[2], 0.5);
-  add_row(measuring, "plain relay, a reading and a writing thread", LARGE,
-          json_pack("{s:f, s:f}", "frames_per_s", relay * 1e9 / LARGE, "in_gb_per_s", relay));
-  *target = (struct target){.what = spin > callback ? "daemon, socket to socket, 4 MiB frames, 4 slots, spin"
-                                                    : "daemon, socket to socket, 4 MiB frames, 4 slots, callback",
+  double rates[LARGE_WAYS];
+  for (int way = 0; way < LARGE_WAYS; way++) {
+    rates[way] = add_large_row(measuring, large_ways[way].what, buffers->row, &figures[way]);
+  }
+  bool spin = rates[2] > rates[1];
+  *target = (struct target){.what = spin ? buffers->spin : buffers->callback,
                             .limit = "plain relay with a reading and a writing thread",
                             .unit = "GB/s",
-                            .value = spin > callback ? spin : callback,
-                            .limit_value = relay,
-                            .bound = 0.9};
+                            .value = spin ? rates[2] : rates[1],
+                            .limit_value = rates[0],
+                            .bound = buffers->bound};
   return true;
 }
 
@@ -233,14 +261,16 @@ static bool measure_alone(const struct measuring *measuring, double *us, struct 
 
 /* -- all of it ------------------------------------------------------------------------------------------------------ */
 
-enum { LARGE_FIGURES, SMALL_FIGURES = 3, SHARED_FIGURES = 5, FIGURES = 7 };
+enum { LARGE_FIGURES, WIDE_FIGURES = 3, SMALL_FIGURES = 6, SHARED_FIGURES = 8, FIGURES = 10 };
+enum { TARGETS = 3 };
 
-static bool measure_daemon(const struct measuring *measuring, struct target targets[2], double *hops, double *total,
+static bool measure_daemon(const struct measuring *measuring, struct target targets[TARGETS], double *hops, double *total,
                            struct problem *problem) {
   struct samples figures[FIGURES] = {{0}};
-  bool done = measure_large(measuring, figures + LARGE_FIGURES, &targets[0], problem) &&
+  bool done = measure_large(measuring, &large_buffers[0], figures + LARGE_FIGURES, &targets[0], problem) &&
+              measure_large(measuring, &large_buffers[1], figures + WIDE_FIGURES, &targets[1], problem) &&
               measure_small(measuring, figures + SMALL_FIGURES, hops, total, problem) &&
-              measure_shared(measuring, figures + SHARED_FIGURES, &targets[1], problem);
+              measure_shared(measuring, figures + SHARED_FIGURES, &targets[2], problem);
   for (int i = 0; i < FIGURES; i++) {
     samples_free(&figures[i]);
   }
@@ -259,7 +289,7 @@ static bool describe(const struct measuring *measuring, struct problem *problem)
   return true;
 }
 
-static bool with_daemon(struct measuring *measuring, struct target targets[2], double *hops, double *total,
+static bool with_daemon(struct measuring *measuring, struct target targets[TARGETS], double *hops, double *total,
                         struct problem *problem) {
   json_t *keys = json_pack("{s:o}", "gpu", options_gpu(measuring->options));
   struct own_daemon *daemon = own_daemon_start(measuring->pipelines, OWN_FIRST + measuring->many, keys, problem);
@@ -267,6 +297,7 @@ static bool with_daemon(struct measuring *measuring, struct target targets[2], d
     return false;
   }
   measuring->socket = own_daemon_socket(daemon);
+  measuring->folder = own_daemon_folder(daemon);
   results_section(measuring->results, &rows_section);
   bool done = describe(measuring, problem) && measure_daemon(measuring, targets, hops, total, problem);
   own_daemon_stop(daemon);
@@ -274,7 +305,7 @@ static bool with_daemon(struct measuring *measuring, struct target targets[2], d
 }
 
 static bool measure(struct measuring *measuring, struct problem *problem) {
-  struct target targets[2];
+  struct target targets[TARGETS];
   double hops = 0, total = 0, alone = 0;
   if (!with_daemon(measuring, targets, &hops, &total, problem) || !measure_alone(measuring, &alone, problem)) {
     return false;
@@ -289,8 +320,9 @@ static bool measure(struct measuring *measuring, struct problem *problem) {
                                .at_most = true};
   targets_begin(measuring->results);
   targets_add(measuring->results, &targets[0]);
-  targets_add(measuring->results, &added);
   targets_add(measuring->results, &targets[1]);
+  targets_add(measuring->results, &added);
+  targets_add(measuring->results, &targets[2]);
   return true;
 }
 

@@ -181,6 +181,8 @@ struct own_daemon *own_daemon_start(const struct own_pipeline *pipelines, unsign
 
 const char *own_daemon_socket(const struct own_daemon *daemon) { return daemon->socket; }
 
+const char *own_daemon_folder(const struct own_daemon *daemon) { return daemon->folder; }
+
 static void remove_folder(const char *folder) {
   DIR *entries = opendir(folder);
   struct dirent *entry;

@@ -33,6 +33,7 @@ json_t *own_daemon_format(const struct frame_format *tensor);
 struct own_daemon *own_daemon_start(const struct own_pipeline *pipelines, unsigned count, json_t *keys,
                                     struct problem *problem);
 const char *own_daemon_socket(const struct own_daemon *daemon); /* of status */
+const char *own_daemon_folder(const struct own_daemon *daemon); /* of the pipelines' sockets: NAME, and NAME.out for results */
 /* Ends it and removes its folder. NULL is fine; returns NULL. */
 struct own_daemon *own_daemon_stop(struct own_daemon *daemon);
 

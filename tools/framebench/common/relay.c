@@ -1,9 +1,12 @@
 #include "tools/framebench/common/relay.h"
 
+#include "tools/framectl/common/http.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -150,6 +153,18 @@ static bool open_wires(struct wires *wires, size_t buffer, struct problem *probl
   return true;
 }
 
+/* To a daemon. Its reader comes first, so that it sees every result. */
+static bool connect_wires(struct wires *wires, const struct relay_load *load, struct problem *problem) {
+  *wires = (struct wires){-1, -1, -1, unix_connect(load->sink, "the sink", -1, problem)};
+  wires->producer = wires->consumer >= 0 ? unix_connect(load->source, "the source", -1, problem) : -1;
+  if (wires->producer < 0) {
+    close_end(&wires->consumer);
+    return false;
+  }
+  set_buffers((const int[]){wires->producer, wires->consumer}, load->socket_buffer);
+  return true;
+}
+
 /* The relay's process; it ends when its consumer or its producer is gone, or this process. */
 static pid_t start_relay(struct wires wires, const struct relay_load *load) {
   pid_t process = fork();
@@ -205,19 +220,35 @@ static bool read_for(int socket, char *frame, const struct relay_load *load, dou
   return true;
 }
 
+/* A daemon gives what it has to the next reader, if this one leaves too early. */
+static void read_rest(int socket, char *frame, size_t bytes) {
+  const struct timeval silence = {.tv_usec = 100000};
+  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof silence);
+  while (recv(socket, frame, bytes, 0) > 0) {
+  }
+}
+
 bool relay_throughput(const struct relay_load *load, double *rate, struct problem *problem) {
   struct wires wires = {-1, -1, -1, -1};
   char *frame = frame_memory(load->frame_bytes);
-  if (!frame || !open_wires(&wires, load->socket_buffer, problem)) {
-    return frame ? false : fail(problem, "memory for a frame");
+  if (!frame) {
+    return fail(problem, "memory for a frame");
   }
-  pid_t relaying = start_relay(wires, load), producing = start_producer(wires, load);
+  if (!(load->source ? connect_wires(&wires, load, problem) : open_wires(&wires, load->socket_buffer, problem))) {
+    munmap(frame, load->frame_bytes);
+    return false;
+  }
+  pid_t relaying = load->source ? 0 : start_relay(wires, load), producing = start_producer(wires, load);
   close_end(&wires.producer);
   close_end(&wires.relay_in);
   close_end(&wires.relay_out);
-  bool done = relaying > 0 && producing > 0 && read_for(wires.consumer, frame, load, rate);
+  bool done = relaying >= 0 && producing > 0 && read_for(wires.consumer, frame, load, rate);
   if (!done) {
     fail(problem, "a process ended early");
+  }
+  if (load->source && producing > 0) {
+    kill(producing, SIGKILL);
+    read_rest(wires.consumer, frame, load->frame_bytes);
   }
   close_end(&wires.consumer);
   wait_for(relaying);

@@ -1,9 +1,9 @@
 /*
  * Plain socket relays with no GPU in them: what Unix sockets allow to whoever copies frames in and out.
  *
- * Three processes: one writes frames, one relays them, and the caller reads them. The relay takes whole frames, as a
- * frame processor must, with one thread, or with a reading and a writing thread and buffers between them. The
- * processes are forked, so call before any use of CUDA and before threads are started.
+ * Three processes: one writes frames, one relays them, and the caller reads them; what relays may also be a daemon. The relay
+ * takes whole frames, as a frame processor must, with one thread, or with a reading and a writing thread and buffers between
+ * them. The processes are forked, so call before any use of CUDA and before threads are started.
  */
 #ifndef FRAMED_FRAMEBENCH_COMMON_RELAY_H
 #define FRAMED_FRAMEBENCH_COMMON_RELAY_H
@@ -22,6 +22,8 @@ struct relay_load {
   size_t frame_bytes;
   size_t socket_buffer; /* SO_SNDBUF and SO_RCVBUF in bytes; 0: the system's own */
   double seconds;       /* for how long */
+  const char *source;   /* NULL: a relay as above; else where a daemon takes the frames, */
+  const char *sink;     /* and gives its results */
 };
 
 /* As many frames as fit; `rate` gets bytes a second each way. */
