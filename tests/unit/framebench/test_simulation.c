@@ -103,6 +103,17 @@ START_TEST(test_hosts) {
 }
 END_TEST
 
+/* A frame that is alone takes what was measured of it, whether its steps come to less or to more; as many of them pass. */
+START_TEST(test_what_a_frame_takes_alone) {
+  static const double alone[] = {400, 153};
+  struct simulation slow = one_device(1, 2, 30), busy = one_device(4, 3, 0);
+  simulation_fit(&slow, alone[_i]);
+  simulation_fit(&busy, alone[_i]);
+  expect(run(&slow).p50, alone[_i], 1e-9);
+  expect(run(&busy).frames_per_s, 1e6 / 100, 0.001);
+}
+END_TEST
+
 Suite *simulation_suite(void);
 Suite *simulation_suite(void) {
   Suite *suite = suite_create("simulation");
@@ -113,6 +124,7 @@ Suite *simulation_suite(void) {
   tcase_add_test(model, test_too_many_cameras);
   tcase_add_test(model, test_several_kernels_at_once);
   tcase_add_test(model, test_hosts);
+  tcase_add_loop_test(model, test_what_a_frame_takes_alone, 0, 2);
   suite_add_tcase(suite, model);
   return suite;
 }

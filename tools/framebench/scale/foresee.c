@@ -79,7 +79,7 @@ static void check(const struct scale *scale, unsigned work, const char *what, do
                                         measured, "simulated", simulated, "ratio", ratio));
 }
 
-/* As fast as frames go, and at half of that. `plan` gets the times of a frame. */
+/* As fast as frames go, one at a time, and at half of the first. `plan` gets the times of a frame. */
 static bool learn(const struct scale *scale, unsigned work, struct simulation *plan, struct checks *checks,
                   struct problem *problem) {
   struct simulated simulated;
@@ -88,7 +88,13 @@ static bool learn(const struct scale *scale, unsigned work, struct simulation *p
   json_decref(row);
   *plan = (struct simulation){.cameras = WORK_SESSIONS, .slots = WORK_SLOTS, .devices = 1, .devices_of_host = 1};
   plan->seconds = CHECK_FRAMES / fmax(rate, 1);
-  if (!row || !ask_times(scale, work, plan, problem) || !simulate(plan, &simulated, problem)) {
+  if (!row || !ask_times(scale, work, plan, problem)) {
+    return false;
+  }
+  row = scale_load_one(scale, work, problem);
+  simulation_fit(plan, number(row, "p50_us"));
+  json_decref(row);
+  if (!row || !simulate(plan, &simulated, problem)) {
     return false;
   }
   check(scale, work, "frames/s, as fast as they go", rate, simulated.frames_per_s, checks);

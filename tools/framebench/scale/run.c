@@ -75,12 +75,22 @@ static struct own_daemon *start_daemon(const struct scale *scale, struct problem
   return own_daemon_start(pipelines, count, keys, problem);
 }
 
-json_t *scale_load(const struct scale *scale, unsigned work, unsigned at, double rate, struct problem *problem) {
+static json_t *load(const struct scale *scale, unsigned work, unsigned at, struct load_plan *plan, struct problem *problem) {
   char text[SCALE_NAME];
   const char *name = scale_pipeline(scale, work, at, text);
-  const struct load_plan plan = {
-      .rate = rate, .clients = WORK_SESSIONS * scale->counts[at], .transport = LOAD_SHARED, .spin = scale->cuda};
-  return load_report_measure(own_daemon_socket(scale->daemon), &name, 1, &plan, scale_seconds(scale), problem);
+  plan->transport = LOAD_SHARED;
+  plan->spin = scale->cuda;
+  return load_report_measure(own_daemon_socket(scale->daemon), &name, 1, plan, scale_seconds(scale), problem);
+}
+
+json_t *scale_load(const struct scale *scale, unsigned work, unsigned at, double rate, struct problem *problem) {
+  struct load_plan plan = {.rate = rate, .clients = WORK_SESSIONS * scale->counts[at]};
+  return load(scale, work, at, &plan, problem);
+}
+
+json_t *scale_load_one(const struct scale *scale, unsigned work, struct problem *problem) {
+  struct load_plan plan = {.in_flight = 1, .clients = 1};
+  return load(scale, work, 0, &plan, problem);
 }
 
 /* -- without it ----------------------------------------------------------------------------------------------------- */

@@ -32,6 +32,8 @@ double scale_seconds(const struct scale *scale); /* of a measurement */
 const char *scale_pipeline(const struct scale *scale, unsigned work, unsigned at, char name[SCALE_NAME]);
 /* Through the daemon; `rate` frames a second of all sessions, 0: as they are taken. A row of load_section, or NULL. */
 json_t *scale_load(const struct scale *scale, unsigned work, unsigned at, double rate, struct problem *problem);
+/* The same for one frame at a time of one client on one device. */
+json_t *scale_load_one(const struct scale *scale, unsigned work, struct problem *problem);
 /* Without it: frames a second of all these devices at once. */
 bool scale_alone(const struct scale *scale, unsigned work, unsigned at, double *rate, struct problem *problem);
 

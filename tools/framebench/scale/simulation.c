@@ -36,6 +36,19 @@ struct world {
   struct simulated *figures;
 };
 
+void simulation_fit(struct simulation *simulation, double alone) {
+  double sum = 0;
+  for (int step = 0; step < SIMULATION_STEPS; step++) {
+    sum += simulation->service[step];
+  }
+  for (int step = 0; step < SIMULATION_STEPS; step++) {
+    double *service = &simulation->service[step], *succession = &simulation->succession[step];
+    *succession = *succession > 0 ? *succession : *service;
+    *service *= sum > alone ? alone / sum : 1;
+  }
+  simulation->turnaround = sum < alone ? alone - sum : 0;
+}
+
 /* -- what comes next ------------------------------------------------------------------------------------------------- */
 
 static void add(struct world *world, struct event event) {

@@ -25,7 +25,7 @@ struct simulation {
   unsigned kernels; /* that a device runs at once */
   double service[SIMULATION_STEPS];
   double succession[SIMULATION_STEPS]; /* from one frame's start to the next one's, if that is not the service; 0: it is */
-  double turnaround;                   /* from the copy out until the result is seen and its slot is free */
+  double turnaround;                   /* from the copy out until the client has seen the result and its slot is free */
   double seconds;                      /* that are looked at, after a quarter of it */
 };
 
@@ -34,6 +34,11 @@ struct simulated {
   double frames_per_s, p50, p99, longest; /* the latency counts from when a frame was due */
   double busy[SIMULATION_STEPS];          /* share of the time, of the busiest of each kind */
 };
+
+/* Fits the times of frames that have others beside them to what a frame takes that is alone, from client to client: what that
+ * has beyond its steps is the turnaround; where it has less, its steps take it less time, and only the next frames wait as
+ * before. */
+void simulation_fit(struct simulation *simulation, double alone);
 
 /* False without memory. */
 bool simulate(const struct simulation *simulation, struct simulated *simulated, struct problem *problem);
