@@ -14,6 +14,7 @@
 #include "daemon/session/private.h"
 
 #define SPIN_A_TURN     (50 * NS_PER_US)
+#define SPIN_BESIDE     (5 * NS_PER_US)   /* where others on the lane may sleep, whom only the loop wakes up */
 #define SPIN_ALONE      (200 * NS_PER_US) /* where no descriptor is waited for: what the loop does takes a good part of a frame */
 #define SPIN_FOR_FRAMES (10 * NS_PER_MS)
 #define QUIET_AFTER     (200 * NS_PER_MS) /* then status says what a session waits for */
@@ -236,11 +237,12 @@ static bool keep_spinning(struct session *session, int64_t now) {
   return !completion_arm(flow);
 }
 
-/* Rounds, until nothing moves, or nothing has moved and others wait for their turn, or the loop is to look at what else there
- * is to do; `now` gets the time of their end. True: more may move at once. */
+/* Rounds, until nothing moves, or nothing has moved and others on the lane wait, or the loop is to look at what else there is
+ * to do; `now` gets the time of their end. True: more may move at once. */
 static bool take_rounds(struct session *session, int64_t *now) {
-  bool alone = session->shares && session->is_reply && lane_is_own(&session->runner);
-  const int64_t start = clock_now(), longest = alone ? SPIN_ALONE : SPIN_A_TURN;
+  const bool own = lane_is_own(&session->runner);
+  const int64_t longest = own && session->shares && session->is_reply ? SPIN_ALONE : SPIN_A_TURN;
+  const int64_t start = clock_now(), idle = own ? longest : SPIN_BESIDE;
   const int64_t worked = session->account.now.worked;
   bool again = true;
   *now = start;
@@ -251,7 +253,7 @@ static bool take_rounds(struct session *session, int64_t *now) {
     again = moved || (session->flow.spin && keep_spinning(session, began));
     *now = clock_now();
     session->account.now.worked += moved ? *now - began : 0;
-    if (round > 0 && (*now - start > longest || (!moved && lane_is_wanted(&session->runner)))) {
+    if (round > 0 && (*now - start > (moved ? longest : idle) || (!moved && lane_is_wanted(&session->runner)))) {
       break;
     }
   }

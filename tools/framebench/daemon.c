@@ -218,7 +218,7 @@ static bool engine_alone(const struct measuring *measuring, struct gpu_device *d
   *us = samples_percentile(&samples, 0.5);
   samples_free(&samples);
   engine_free(engine);
-  return done || problem->text || problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory");
+  return done || (!problem->text && problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory"));
 }
 
 #ifdef FRAMED_CUDA
@@ -274,7 +274,7 @@ static bool measure_daemon(const struct measuring *measuring, struct target targ
   for (int i = 0; i < FIGURES; i++) {
     samples_free(&figures[i]);
   }
-  return done || problem->text || problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory");
+  return done || (!problem->text && problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory"));
 }
 
 static bool describe(const struct measuring *measuring, struct problem *problem) {
@@ -291,7 +291,7 @@ static bool describe(const struct measuring *measuring, struct problem *problem)
 
 static bool with_daemon(struct measuring *measuring, struct target targets[TARGETS], double *hops, double *total,
                         struct problem *problem) {
-  json_t *keys = json_pack("{s:o}", "gpu", options_gpu(measuring->options));
+  json_t *keys = json_pack("{s:o, s:{s:i}}", "gpu", options_gpu(measuring->options), "limits", "readers_per_user", 0);
   struct own_daemon *daemon = own_daemon_start(measuring->pipelines, OWN_FIRST + measuring->many, keys, problem);
   if (!daemon) {
     return false;
