@@ -181,15 +181,15 @@ bool systemd_pass_on(void) {
 /* -- what it keeps --------------------------------------------------------------------------------------------------- */
 
 /* Without FDPOLL=0 a connection whose client has gone would be dropped there, and its last frames with it. */
-bool systemd_keep(int fd, const char *name) {
+bool systemd_keep(int fd, const char *kind, uint64_t number) {
   char text[128];
-  snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s%s", KEPT, name);
+  snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=" KEPT "%s%" PRIu64, kind, number);
   return say(text, fd, true);
 }
 
-bool systemd_forget(const char *name) {
-  char text[512]; /* another version may have used names as long as any */
-  snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s%s", KEPT, name);
+bool systemd_forget(const char *kind, uint64_t number) {
+  char text[128];
+  snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=" KEPT "%s%" PRIu64, kind, number);
   return systemd_keeps() == 0 || say(text, -1, true);
 }
 
@@ -217,24 +217,21 @@ bool systemd_has_read(void) {
   return read;
 }
 
-/* A unit may call its socket so, too. Those that were kept have a number behind a dash, since there may be many. */
-static bool may_be_of_unit(int fd, const char *name) {
-  const char *last = strrchr(name, '-') + 1;
-  return systemd_is_listener(fd) && (!*last || last[strspn(last, "0123456789")]);
+/* A unit may call its socket so, too, but for the number. */
+static bool was_kept(const char *name, const char *kind, uint64_t *number) {
+  size_t own = strlen(KEPT), stem = own + strlen(kind);
+  bool is_of_kind = name && strncmp(name, KEPT, own) == 0 && strncmp(name + own, kind, stem - own) == 0;
+  if (!is_of_kind || !name[stem] || name[stem + strspn(name + stem, "0123456789")]) {
+    return false;
+  }
+  *number = strtoull(name + stem, NULL, 10);
+  return true;
 }
 
-static bool was_kept(int index, const char *prefix) {
-  const char *name = passed.names[index];
-  size_t kept = strlen(KEPT), length = strlen(prefix);
-  return name && strncmp(name, KEPT, kept) == 0 && strncmp(name + kept, prefix, length) == 0 &&
-         (length > 0 || !may_be_of_unit(SD_LISTEN_FDS_START + index, name));
-}
-
-int systemd_take_kept(const char *prefix, char *rest, size_t size) {
+int systemd_take_kept(const char *kind, uint64_t *number) {
   ask_once();
   for (int i = 0; i < passed.count; i++) {
-    if (was_kept(i, prefix)) {
-      snprintf(rest, size, "%s", passed.names[i] + strlen(KEPT) + strlen(prefix));
+    if (was_kept(passed.names[i], kind, number)) {
       free(passed.names[i]);
       passed.names[i] = NULL;
       return SD_LISTEN_FDS_START + i;

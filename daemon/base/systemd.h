@@ -31,7 +31,7 @@ const char *systemd_unclaimed(void);
  * and only there: until then it listens at their addresses itself. */
 bool systemd_has_passed(void);
 
-/* -- the descriptor store: what lies there survives this process, by name ------------------------------------------ */
+/* -- the descriptor store: what lies there survives this process, by a kind and a number -------------------------------- */
 
 /* More names than these do not fit into LISTEN_FDNAMES, and nothing could be started with them. */
 enum { SYSTEMD_MOST_KEPT = 8192 };
@@ -40,16 +40,15 @@ enum { SYSTEMD_MOST_KEPT = 8192 };
 unsigned systemd_keeps(void);
 /* Puts one there, or takes it away again; waits until systemd has room for the message. False: it could not be sent. No answer
  * comes: see systemd_has_read(). */
-bool systemd_keep(int fd, const char *name);
-bool systemd_forget(const char *name);
+bool systemd_keep(int fd, const char *kind, uint64_t number);
+bool systemd_forget(const char *kind, uint64_t number);
 /* For a program that is executed in place of this one: it says first what this one could not, and knows what was passed to this
  * one. False: there is no memory for that, and without it the program is not to be executed. */
 bool systemd_pass_on(void);
 /* Waits until systemd has read everything up to here, for at most five seconds. */
 bool systemd_has_read(void);
-/* Takes a descriptor that was kept under a name with this prefix ("": whatever version of us kept it); `rest` is what follows
- * it. -1: there is no other. */
-int systemd_take_kept(const char *prefix, char *rest, size_t size);
+/* Takes a descriptor that was kept of this kind, with its number. -1: there is no other. */
+int systemd_take_kept(const char *kind, uint64_t *number);
 /* For a program that is executed in place of this one: it is passed all that this one was and that is open. False: that was
  * nothing. */
 bool systemd_pass_again(void);

@@ -86,30 +86,27 @@ static unsigned put_files(const struct server *server, FILE *out) {
 /* The state, a record: everything else lies where it is worked on. `program`: that is executed, while a process that the
  * manager starts opens the files that are there. */
 static void *handover_put(struct server *server, bool program, bool live) {
-  struct stream stream;
+  struct stream files;
+  const char *text = server->config->text;
   struct roster roster = {.server = server, .engine = server->engine, .pipelines = server->pipeline_count};
-  if (!stream_open(&stream)) {
+  if (!stream_open(&files)) {
     return NULL;
   }
   fd_table_begin();
-  fwrite(&roster, sizeof roster, 1, stream.out);
-  fwrite(server->pipelines, sizeof *server->pipelines, server->pipeline_count, stream.out);
-  roster.files = program ? put_files(server, stream.out) : 0;
-  fwrite(server->config->text, strlen(server->config->text) + 1, 1, stream.out);
-  fflush(stream.out);
-  size_t length = stream.length;
-  char *bytes = stream_close(&stream);
+  roster.files = program ? put_files(server, files.out) : 0;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_keep(server->pipelines[i], live);
   }
   if (!live) {
     engine_keep(server->engine);
   }
-  if (bytes) {
-    memcpy(bytes, &roster, sizeof roster);
-  }
-  void *state = bytes ? state_write(bytes, length, live) : NULL;
-  free(bytes);
+  char *names = stream_close(&files);
+  const struct iovec parts[] = {{.iov_base = &roster, .iov_len = sizeof roster},
+                                {.iov_base = server->pipelines, .iov_len = roster.pipelines * sizeof *server->pipelines},
+                                {.iov_base = names, .iov_len = files.length},
+                                {.iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text) + 1}};
+  void *state = names ? state_write(parts, sizeof parts / sizeof *parts, live) : NULL;
+  free(names);
   return state;
 }
 
@@ -281,21 +278,19 @@ static uint64_t count_clients(const struct server *server) {
 
 void server_beat(const struct server *server) { fd_store_beat(clock_now(), count_clients(server)); }
 
+/* Without memory for the list the journal says that any file may be written to. */
 void server_note_journal(struct server *server) {
-  struct stream files;
-  if (!fd_store_is_there()) {
-    return;
-  }
-  bool is_open = stream_open(&files);
-  for (unsigned i = 0; is_open && i < server->pipeline_count; i++) {
+  unsigned count = 0;
+  struct fd_store_file *files = calloc(server->pipeline_count + 1, sizeof *files);
+  for (unsigned i = 0; files && i < server->pipeline_count; i++) {
     const struct config_sink *sink = &pipeline_config(server->pipelines[i])->sink;
     if (sink->endpoint == CONFIG_FILE) {
-      fd_store_list(files.out, sink->path, pipeline_result_bytes_in_file(server->pipelines[i]));
+      files[count++] = (struct fd_store_file){.path = state_checksum(sink->path, strlen(sink->path)),
+                                              .result_bytes = pipeline_result_bytes_in_file(server->pipelines[i])};
     }
   }
-  char *text = is_open ? stream_close(&files) : NULL;
-  fd_store_note(&server->history, text);
-  free(text);
+  fd_store_note(&server->history, files, count);
+  free(files);
 }
 
 void server_note(struct server *server) {
@@ -318,7 +313,7 @@ void server_note_state(struct server *server) {
 
 /* The process before was killed, as far as anybody knows at its last beat. */
 static void note_crash(struct server *server) {
-  struct fd_store_heartbeat heartbeat = fd_store_last_heartbeat();
+  struct image_heartbeat heartbeat = fd_store_last_heartbeat();
   history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, heartbeat.last);
   server->lost_clients = heartbeat.clients;
 }
@@ -428,6 +423,5 @@ void server_start_over(const struct left *left, const char *why) {
     log_event(LOG_FAILED, NULL, "%s", failure.text);
     log_flush();
   }
-  fd_store_recall_again();
   _exit(EXIT_STATUS_INTERNAL);
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/close_range.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 #include "daemon/base/systemd.h"
-#include "daemon/state/fd_front.h"
+#include "daemon/state/fd_store.h"
 #include "daemon/state/fd_table.h"
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
@@ -26,7 +27,7 @@ static struct {
   char **argv;
   char program[PATH_ROOM];
   int reserve[RESERVE]; /* 0: none */
-  uint64_t name;        /* of the state that it received by the variable */
+  const void *state;    /* where the state lies that it received by the variable */
 } call;
 
 /* Who was started by a link gets what that names by the time of an upgrade. */
@@ -78,7 +79,7 @@ const char *exec_program(void) { return call.program[0] ? call.program : NULL; }
 
 /* -- in ------------------------------------------------------------------------------------------------------------ */
 
-/* The image of the process before this one, and the name of the state in it; 0: only its journal is meant. */
+/* The variable names the image of the process before this one, and where the state lies in it; 0: only the journal is meant. */
 static enum exec_receipt exec_find(struct failure *failure) {
   const char *text = getenv(VARIABLE);
   char *rest;
@@ -86,17 +87,16 @@ static enum exec_receipt exec_find(struct failure *failure) {
     return fd_store_receive(failure) ? EXEC_WHOLE : failure->text[0] ? EXEC_UNUSABLE : EXEC_NONE;
   }
   int fd = (int)strtol(text, &rest, 10);
-  uint64_t name = *rest == ':' ? strtoull(rest + 1, NULL, 10) : 0;
   bool is_journal = strcmp(rest, ":0") == 0;
+  call.state = (const void *)(uintptr_t)(*rest == ':' ? strtoull(rest + 1, NULL, 10) : 0);
   unsetenv(VARIABLE);
   bool usable = fd >= FIRST && fd_store_look_into(fd, is_journal);
-  if (!is_journal && (!usable || !state_receive(name, false, failure))) {
+  if (!is_journal && (!usable || !state_receive(call.state, false, failure))) {
     image_look_away();
     close_range(FIRST, ~0U, 0);
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "it is none of framed, of another version, or not whole");
     return EXEC_UNUSABLE;
   }
-  call.name = name;
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
   return is_journal ? EXEC_NONE : EXEC_WHOLE;
 }
@@ -141,9 +141,9 @@ void exec_allow_signals(const sigset_t *held) { pthread_sigmask(SIG_SETMASK, hel
 
 /* -- out ----------------------------------------------------------------------------------------------------------- */
 
-static bool name_state(int image, uint64_t name) {
+static bool name_state(int image, const void *state) {
   char text[64];
-  snprintf(text, sizeof text, "%d:%llu", image, (unsigned long long)name);
+  snprintf(text, sizeof text, "%d:%" PRIuPTR, image, (uintptr_t)state);
   return setenv(VARIABLE, text, 1) == 0;
 }
 
@@ -169,7 +169,7 @@ bool exec_execute(const char *program, void *state, struct failure *failure) {
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
   if (!fd_table_stay(true)) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "a descriptor cannot be handed over: %s", strerror(errno));
-  } else if (!name_state(image_fd(), image_name(state))) {
+  } else if (!name_state(image_fd(), state)) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to hand over");
   } else {
     exec_run(program ? program : SELF, failure);
@@ -185,7 +185,7 @@ bool exec_execute(const char *program, void *state, struct failure *failure) {
 
 /* The next image gets the state the way this one got it: from the service manager, or by the variable. */
 static bool pass_state(void) {
-  return state_left()->by_manager ? systemd_pass_again() : name_state(image_left_fd(), call.name);
+  return state_left()->by_manager ? systemd_pass_again() : name_state(image_left_fd(), call.state);
 }
 
 /* All signals are blocked here, so that those raised wait for the next image. */
@@ -221,11 +221,11 @@ bool exec_repeat(bool stops, bool reloads, struct failure *failure) {
 
 void exec_start_over(bool was_killed, struct failure *failure) {
   if (!was_killed) {
-    fd_received_forget_image();
+    fd_store_forget_image();
   }
   wait_for_manager();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (was_killed && !(fcntl(image_left_fd(), F_SETFD, 0) == 0 && name_state(image_left_fd(), 0))) {
+  if (was_killed && !(fcntl(image_left_fd(), F_SETFD, 0) == 0 && name_state(image_left_fd(), NULL))) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to begin anew");
     return;
   }

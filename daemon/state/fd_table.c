@@ -3,28 +3,24 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "daemon/base/rights.h"
 #include "daemon/base/systemd.h"
-#include "daemon/state/fd_front.h"
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
-#define CARRIED "d" /* the name there begins so, and ends with the place; short, since there are many */
+#define CARRIED "d" /* of this kind is what lies there; short, since there are many */
 
 enum { FIRST_ROOM = 64, MOST = 1 << 20, NONE = -1 };
 
-/* A place in the table. */
+/* What is known of a descriptor; its number is the place in the table. */
 struct entry {
-  int fd;              /* its number; NONE: the place is free, or (`there`) is to be once the manager was told */
-  int before;          /* which number it had in the process before; NONE: it was taken, or is this one's */
-  unsigned char there; /* it lies in the store */
-  unsigned char wanted, listens, passed, is_new, came;
+  int before;    /* which number it had in the process before; NONE: it was taken, or is this one's */
+  unsigned kept; /* under which number it lies in the store, also after its end, until the manager was told; 0: it does not */
+  unsigned char used, wanted, listens, passed, is_new, came;
   uint64_t path;             /* of a listener, which is known by its checksum; 0: nobody knows */
   dev_t device, file_device; /* what it is, and which file a listener made */
   ino_t inode, file_inode;
@@ -38,102 +34,41 @@ struct fd_table {
 static struct {
   pthread_mutex_t lock;
   struct fd_table *table; /* in the image; NULL: none yet */
-  unsigned *places;       /* by number: the place, and 1 more; 0: none */
-  unsigned numbers, came; /* so many of the former, and descriptors from the process before */
+  unsigned came;          /* so many descriptors from the process before */
   bool lacks;             /* what is wanted and not in the table */
   atomic_bool marked;
 } own = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* -- places ----------------------------------------------------------------------------------------------------------- */
 
-/* The name of the table changes in one step, so that there is a whole one at any time. */
-static bool reach_place(unsigned place) {
-  struct fd_table *table = own.table, *larger;
-  struct fd_store_front *front = image_front();
+/* The address of the table changes in one step, so that there is a whole one at any time. */
+static struct entry *reach(unsigned number) {
+  struct fd_table *table = own.table, *larger = table;
+  struct image_front *front = image_front();
   unsigned room = table ? table->room : FIRST_ROOM;
-  while (room <= place) {
+  while (room <= number && room < MOST) {
     room *= 2;
   }
-  larger = table && room == table->room ? table
-           : front && room <= MOST      ? image_new(IMAGE_TABLE, sizeof *table + room * sizeof *table->entries)
-                                        : NULL;
-  if (!larger) {
-    return false;
+  if (!front || number >= room) {
+    return NULL;
   }
-  if (larger != table) {
+  if (!table || room > table->room) {
+    larger = image_new(IMAGE_TABLE, sizeof *table + room * sizeof *table->entries);
+    if (!larger) {
+      return NULL;
+    }
     if (table) {
       memcpy(larger, table, sizeof *table + table->count * sizeof *table->entries);
     }
     larger->room = room;
-    atomic_store(&front->table, image_name(larger));
+    atomic_store(&front->table, larger);
     image_free(table);
     own.table = larger;
   }
-  for (; larger->count <= place; larger->count++) {
-    larger->entries[larger->count] = (struct entry){.fd = NONE, .before = NONE};
+  for (; larger->count <= number; larger->count++) {
+    larger->entries[larger->count].before = NONE;
   }
-  return true;
-}
-
-static bool reach_number(unsigned number) {
-  unsigned numbers = own.numbers > 0 ? own.numbers : FIRST_ROOM;
-  while (numbers <= number && numbers < MOST) {
-    numbers *= 2;
-  }
-  unsigned *places = numbers == own.numbers ? own.places : realloc(own.places, numbers * sizeof *places);
-  if (!places || number >= numbers) {
-    return false;
-  }
-  memset(places + own.numbers, 0, (numbers - own.numbers) * sizeof *places);
-  own.places = places;
-  own.numbers = numbers;
-  return true;
-}
-
-static struct entry *entry_of(int fd) {
-  unsigned place = fd >= 0 && (unsigned)fd < own.numbers ? own.places[fd] : 0;
-  return place > 0 && own.table->entries[place - 1].fd == fd ? &own.table->entries[place - 1] : NULL;
-}
-
-static struct entry *put(unsigned place, struct entry entry) {
-  if (!reach_place(place) || (entry.fd >= 0 && !reach_number((unsigned)entry.fd))) {
-    return NULL;
-  }
-  own.table->entries[place] = entry;
-  if (entry.fd >= 0) {
-    own.places[entry.fd] = place + 1;
-  }
-  return &own.table->entries[place];
-}
-
-/* The number means another file by now, or none. */
-static void let_go(struct entry *entry) {
-  own.places[entry->fd] = 0;
-  entry->fd = entry->before = NONE;
-  entry->wanted = entry->listens = entry->passed = entry->is_new = entry->came = 0;
-}
-
-static struct entry *enter(int fd) {
-  struct stat status;
-  struct entry *entry = entry_of(fd);
-  bool is_open = fd >= 0 && fstat(fd, &status) == 0;
-  if (entry && is_open && entry->device == status.st_dev && entry->inode == status.st_ino) {
-    return entry;
-  }
-  if (entry) {
-    let_go(entry);
-  }
-  unsigned place = 0;
-  while (own.table && place < own.table->count && (own.table->entries[place].fd >= 0 || own.table->entries[place].there)) {
-    place++;
-  }
-  const struct entry next = {.fd = fd, .before = NONE, .device = status.st_dev, .inode = status.st_ino};
-  return is_open ? put(place, next) : NULL;
-}
-
-static const char *name_of(const struct entry *entry, char name[NAME]) {
-  snprintf(name, NAME, CARRIED "%u", (unsigned)(entry - own.table->entries));
-  return name;
+  return &larger->entries[number];
 }
 
 /* Goes through the table: `for (struct entry *entry = NULL; (entry = next_of(entry));)`. */
@@ -142,17 +77,80 @@ static struct entry *next_of(const struct entry *entry) {
   return own.table && at < own.table->count ? &own.table->entries[at] : NULL;
 }
 
-/* Whether it lies in the store; and whether it does not any more. */
+static int number_of(const struct entry *entry) { return (int)(entry - own.table->entries); }
+
+static struct entry *entry_of(int fd) {
+  bool is_there = fd >= 0 && own.table && (unsigned)fd < own.table->count && own.table->entries[fd].used;
+  return is_there ? &own.table->entries[fd] : NULL;
+}
+
+/* Whether the number is still what it was. */
+static bool has_stayed(int fd, const struct entry *entry) {
+  struct stat status;
+  return fd > STDERR_FILENO && fd != image_left_fd() && fstat(fd, &status) == 0 && status.st_dev == entry->device &&
+         status.st_ino == entry->inode;
+}
+
+/* The number means another file by now, or none. */
+static void let_go(struct entry *entry) { *entry = (struct entry){.before = NONE, .kept = entry->kept}; }
+
+/* -- the store -------------------------------------------------------------------------------------------------------- */
+
+/* The least number under which nothing lies there. */
+static unsigned unused_number(void) {
+  static bool used[SYSTEMD_MOST_KEPT + 2];
+  unsigned number = 1;
+  memset(used, 0, sizeof used);
+  for (struct entry *entry = NULL; (entry = next_of(entry));) {
+    used[entry->kept < sizeof used ? entry->kept : 0] = true;
+  }
+  while (number < sizeof used && used[number]) {
+    number++;
+  }
+  return number;
+}
+
+/* Whether it lies in the store; and whether it does not any more. The next process knows it also if this one is killed before
+ * it has seen that the manager was told. */
 static bool keep(struct entry *entry) {
-  char name[NAME];
-  entry->there = entry->there || systemd_keep(entry->fd, name_of(entry, name));
-  return entry->there;
+  if (entry->kept == 0) {
+    entry->kept = unused_number();
+    entry->kept = systemd_keep(number_of(entry), CARRIED, entry->kept) ? entry->kept : 0;
+  }
+  return entry->kept != 0;
 }
 
 static bool forget(struct entry *entry) {
-  char name[NAME];
-  entry->there = entry->there && !systemd_forget(name_of(entry, name));
-  return !entry->there;
+  entry->kept = entry->kept == 0 || systemd_forget(CARRIED, entry->kept) ? 0 : entry->kept;
+  return entry->kept == 0;
+}
+
+/* What the manager could not be told to forget waits at a number that nothing has. */
+static bool set_aside(unsigned number) {
+  unsigned at = 0;
+  while (at < own.table->count && (own.table->entries[at].used || own.table->entries[at].kept != 0)) {
+    at++;
+  }
+  struct entry *spare = reach(at);
+  if (spare) {
+    spare->kept = own.table->entries[number].kept;
+    own.table->entries[number].kept = 0;
+  }
+  return spare;
+}
+
+static struct entry *enter(int fd) {
+  struct stat status;
+  struct entry *entry = fd >= 0 && fstat(fd, &status) == 0 ? reach((unsigned)fd) : NULL;
+  if (!entry || (entry->used && entry->device == status.st_dev && entry->inode == status.st_ino)) {
+    return entry;
+  }
+  if (!forget(entry) && !set_aside((unsigned)fd)) {
+    return NULL;
+  }
+  entry = &own.table->entries[fd];
+  *entry = (struct entry){.before = NONE, .used = 1, .device = status.st_dev, .inode = status.st_ino};
+  return entry;
 }
 
 /* -- this process's ------------------------------------------------------------------------------------------------- */
@@ -164,7 +162,7 @@ void fd_table_begin(void) {
   own.marked = false;
   pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    entry->wanted = entry->listens && entry->fd >= 0;
+    entry->wanted = entry->listens;
   }
   own.lacks = false;
   pthread_mutex_unlock(&own.lock);
@@ -198,7 +196,7 @@ unsigned fd_table_needed(void) {
 static bool forget_others(void) {
   bool all = true;
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    if (!entry->wanted && entry->fd >= 0) {
+    if (!entry->wanted) {
       let_go(entry);
     }
     all = (entry->wanted || forget(entry)) && all;
@@ -212,7 +210,7 @@ bool fd_table_keep(bool listeners_only, unsigned room) {
   bool all = !own.lacks || listeners_only;
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     entry->wanted = entry->wanted && (entry->listens || !listeners_only);
-    others += entry->there && !entry->wanted;
+    others += entry->kept != 0 && !entry->wanted;
   }
   if (count_needed() + others > room) { /* else the store would leave out others without a word */
     forget_others();
@@ -248,20 +246,13 @@ bool fd_table_stay(bool stay) {
   pthread_mutex_lock(&own.lock);
   bool all = stay_open(image_fd(), stay) && !own.lacks;
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    all = (!entry->wanted || entry->is_new || stay_open(entry->fd, stay)) && all;
+    all = (!entry->wanted || entry->is_new || stay_open(number_of(entry), stay)) && all;
   }
   pthread_mutex_unlock(&own.lock);
   return all;
 }
 
-/* Whether the number is still what it was. */
-static bool has_stayed(const struct entry *entry) {
-  struct stat status;
-  return entry->fd > STDERR_FILENO && entry->fd != image_left_fd() && fstat(entry->fd, &status) == 0 &&
-         status.st_dev == entry->device && status.st_ino == entry->inode;
-}
-
-static void keep_at_once(struct entry *entry) { (void)(count_needed() + OTHERS < systemd_keeps() && keep(entry)); }
+static void keep_at_once(struct entry *entry) { (void)(count_needed() + FD_TABLE_OTHERS < systemd_keeps() && keep(entry)); }
 
 void fd_table_enter(int fd) {
   fd_table_want(fd);
@@ -276,7 +267,7 @@ void fd_table_enter(int fd) {
 
 /* -- listeners ------------------------------------------------------------------------------------------------------ */
 
-bool fd_table_is_listener(int fd) {
+static bool fd_table_listens(int fd) {
   int answer = 0;
   socklen_t length = sizeof answer;
   return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &length) == 0 && answer;
@@ -328,15 +319,16 @@ int fd_table_take_listener(const char *path, const struct sockaddr *tcp, socklen
   const uint64_t sum = state_checksum(path, strlen(path));
   pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    bool rival = false, is_free = entry->before >= 0 && entry->listens && has_stayed(entry);
-    bool is_it = is_free && (is_at(entry->fd, path, tcp, length, &rival) || (!tcp && entry->path == sum));
+    int fd = number_of(entry);
+    bool rival = false, is_free = entry->before >= 0 && entry->listens && has_stayed(fd, entry);
+    bool is_it = is_free && (is_at(fd, path, tcp, length, &rival) || (!tcp && entry->path == sum));
     if (is_it && found < 0) {
-      found = entry->fd;
+      found = fd;
       entry->before = NONE;
       *passed = entry->passed;
       *file = (struct stat){.st_dev = entry->file_device, .st_ino = entry->file_inode};
     } else if (rival) {
-      rights_close(entry->fd);
+      rights_close(fd);
       let_go(entry);
       forget(entry);
     }
@@ -348,10 +340,12 @@ int fd_table_take_listener(const char *path, const struct sockaddr *tcp, socklen
 /* -- what came from the process before ------------------------------------------------------------------------------ */
 
 static const struct fd_table *left_table(void) {
+  static const struct fd_table none;
   size_t bytes = 0;
-  const struct fd_store_front *front = image_left_front();
+  const struct image_front *front = image_left_front();
   const struct fd_table *table = front ? image_left(front->table, IMAGE_TABLE, &bytes) : NULL;
-  return table && bytes >= sizeof *table && table->count <= (bytes - sizeof *table) / sizeof *table->entries ? table : NULL;
+  bool sound = table && bytes >= sizeof *table && table->count <= (bytes - sizeof *table) / sizeof *table->entries;
+  return sound ? table : &none;
 }
 
 /* Nobody can connect there, since a reload was making it when its process was killed. */
@@ -366,54 +360,57 @@ static void remove_new(int fd, const struct entry *left) {
 }
 
 /* What is not what the table that was left says is of use only if it listens. */
-static void receive(unsigned place, int fd, const struct entry *left, bool is_there) {
+static void receive(int fd, int before, const struct entry *left, unsigned kept) {
+  bool is_known = left && left->used && has_stayed(fd, left), is_new = is_known && left->is_new;
   struct stat status = {0};
-  bool is_known =
-      fstat(fd, &status) == 0 && left && left->fd >= 0 && left->device == status.st_dev && left->inode == status.st_ino;
-  struct entry entry = is_known ? *left : (struct entry){.fd = fd, .device = status.st_dev, .inode = status.st_ino};
-  bool is_new = is_known && left->is_new;
-  entry.before = entry.fd;
-  entry.fd = fd;
-  entry.there = is_there;
-  entry.came = 1;
-  entry.listens = fd_table_is_listener(fd);
-  entry.wanted = entry.is_new = 0;
-  entry.passed = entry.passed && entry.listens && !is_there;
+  struct entry *entry = fstat(fd, &status) == 0 ? reach((unsigned)fd) : NULL;
+  if (!entry) {
+    return; /* without memory it stays open for nothing, until this process ends */
+  }
+  *entry = is_known ? *left : (struct entry){.used = 1, .device = status.st_dev, .inode = status.st_ino};
+  entry->before = before;
+  entry->kept = kept;
+  entry->came = 1;
+  entry->listens = fd_table_listens(fd);
+  entry->wanted = entry->is_new = 0;
+  entry->passed = entry->passed && entry->listens && kept == 0;
   if (is_new) {
     remove_new(fd, left);
   }
-  if (is_new || (!is_known && !entry.listens)) {
+  if (is_new || (!is_known && !entry->listens)) {
     rights_close(fd);
-    entry = (struct entry){.fd = NONE, .before = NONE, .there = is_there};
+    let_go(entry);
   }
-  own.came += put(place, entry) && entry.came; /* without memory it stays open for nothing, until this process ends */
+  own.came += entry->used;
 }
 
 /* A number that makes no sense may be that of a descriptor which this process opens for itself: only those that are open by now
- * are to be had, and each once. */
+ * are to be had. */
 static void receive_by_exec(const struct fd_table *left) {
-  for (unsigned place = 0; left && place < left->count && place < MOST; place++) {
-    const struct entry *entry = &left->entries[place];
-    if (has_stayed(entry) && !entry_of(entry->fd)) {
-      receive(place, entry->fd, entry, entry->there);
-    } else if (entry->there) {
-      (void)put(place, (struct entry){.fd = NONE, .before = NONE, .there = 1});
+  for (unsigned fd = 0; fd < left->count && fd < MOST; fd++) {
+    const struct entry *entry = &left->entries[fd];
+    if (entry->used && has_stayed((int)fd, entry)) {
+      receive((int)fd, (int)fd, entry, entry->kept);
+    } else if (entry->kept != 0 && reach(fd)) {
+      own.table->entries[fd].kept = entry->kept;
     }
   }
 }
 
 void fd_table_receive(bool by_manager) {
-  char text[NAME];
+  uint64_t kept;
   const struct fd_table *left = left_table();
   if (!by_manager) {
     receive_by_exec(left);
     return;
   }
-  for (int fd = systemd_take_kept(CARRIED, text, sizeof text); fd >= 0; fd = systemd_take_kept(CARRIED, text, sizeof text)) {
-    unsigned place = (unsigned)strtoul(text, NULL, 10);
-    if (place < MOST) {
-      receive(place, fd, left && place < left->count ? &left->entries[place] : NULL, true);
+  for (int fd = systemd_take_kept(CARRIED, &kept); fd >= 0; fd = systemd_take_kept(CARRIED, &kept)) {
+    unsigned at = 0;
+    while (at < left->count && left->entries[at].kept != kept) {
+      at++;
     }
+    bool is_there = at < left->count && at < MOST;
+    receive(fd, is_there ? (int)at : fd, is_there ? &left->entries[at] : NULL, (unsigned)kept);
   }
 }
 
@@ -422,7 +419,7 @@ int fd_table_take(int before) {
   pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; before >= 0 && found < 0 && (entry = next_of(entry));) {
     if (entry->before == before && !entry->listens) {
-      found = entry->fd;
+      found = number_of(entry);
       entry->before = NONE;
     }
   }
@@ -433,7 +430,7 @@ int fd_table_take(int before) {
 bool fd_table_stay_as_received(void) {
   unsigned stayed = 0;
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    stayed += entry->came && has_stayed(entry) && stay_open(entry->fd, true);
+    stayed += entry->came && has_stayed(number_of(entry), entry) && stay_open(number_of(entry), true);
   }
   return stayed == own.came && stay_open(image_left_fd(), true);
 }
@@ -442,7 +439,7 @@ void fd_table_close_rest(bool listeners) {
   pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     if (entry->before >= 0 && (!entry->listens || (listeners && !entry->passed))) {
-      rights_close(entry->fd);
+      rights_close(number_of(entry));
       let_go(entry);
     }
   }

@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-bool fd_table_is_listener(int fd);
+enum { FD_TABLE_OTHERS = 2 }; /* in a store beside those of the table: the image, for a moment beside the one before */
 
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 

@@ -11,10 +11,9 @@
 #include "daemon/measure/clock.h"
 #include "daemon/state/state.h"
 
-/* A name is the record's serial number with its first page below it. */
-enum { PAGE = 4096, PAGE_BITS = 22, FIRST_PAGES = 256, AT_ONCE = 512 * 1024 };
+enum { PAGE = 4096, FIRST_PAGES = 256, AT_ONCE = 512 * 1024 };
 
-#define MOST_PAGES (UINT64_C(1) << PAGE_BITS)
+#define MOST_PAGES (UINT64_C(1) << 22)
 
 struct head { /* at the beginning of the memory */
   char version[STATE_VERSION_TEXT];
@@ -24,8 +23,7 @@ struct head { /* at the beginning of the memory */
 };
 
 struct record {
-  uint64_t serial; /* among all that were ever made; 0: nobody has it */
-  uint32_t kind, pages;
+  uint32_t kind, pages; /* IMAGE_FREE: nobody has it */
   uint64_t bytes;
   struct record *next; /* while nobody has it; means something to its own process only */
   _Alignas(64) unsigned char body[];
@@ -35,7 +33,7 @@ static struct {
   pthread_mutex_t lock; /* for what follows, but for records that somebody has */
   unsigned char *base;  /* NULL: none yet */
   int fd;
-  uint64_t serial, used, pages, most; /* of these pages so many were ever given, are there, and can be */
+  uint64_t used, pages, most; /* so many pages were ever given, are there, and can be */
   struct record *free;
 } image = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
@@ -81,7 +79,7 @@ static bool open_image(void) {
   image.fd = fd;
   image.base = base;
   image.pages = FIRST_PAGES;
-  image.used = (IMAGE_FRONT + IMAGE_FRONT_BYTES) / PAGE;
+  image.used = IMAGE_FRONT / PAGE + 1;
   struct head *head = base;
   head->base = (uintptr_t)base;
   head->born = (uint64_t)clock_now();
@@ -123,7 +121,6 @@ void *image_new(enum image_kind kind, size_t bytes) {
   uint64_t pages = bytes < MOST_PAGES * PAGE ? (sizeof(struct record) + bytes + PAGE - 1) / PAGE : MOST_PAGES;
   pthread_mutex_lock(&image.lock);
   struct record *record = take_record(pages);
-  uint64_t serial = ++image.serial;
   pthread_mutex_unlock(&image.lock);
   if (!record) {
     return NULL;
@@ -134,7 +131,6 @@ void *image_new(enum image_kind kind, size_t bytes) {
   record->pages = (uint32_t)pages;
   record->bytes = bytes;
   record->kind = kind;
-  record->serial = serial;
   return record->body;
 }
 
@@ -144,11 +140,11 @@ bool image_may_follow(void) {
   return image_outlives() && fits;
 }
 
-void *image_front(void) {
+struct image_front *image_front(void) {
   pthread_mutex_lock(&image.lock);
   bool is_there = image.base || open_image();
   pthread_mutex_unlock(&image.lock);
-  return is_there ? image.base + IMAGE_FRONT : NULL;
+  return is_there ? (struct image_front *)(image.base + IMAGE_FRONT) : NULL;
 }
 
 static struct record *record_of(const void *body) { return (struct record *)((uintptr_t)body - offsetof(struct record, body)); }
@@ -158,7 +154,7 @@ void *image_free(void *body) {
     return NULL;
   }
   struct record *record = record_of(body);
-  record->serial = 0;
+  record->kind = IMAGE_FREE;
   if (record->bytes > AT_ONCE && image.fd >= 0) { /* its pages are zeros again, and nobody's */
     off_t at = (off_t)((unsigned char *)record - image.base);
     (void)fallocate(image.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at + PAGE, (off_t)(record->pages - 1) * PAGE);
@@ -169,14 +165,6 @@ void *image_free(void *body) {
   image.free = record;
   pthread_mutex_unlock(&image.lock);
   return NULL;
-}
-
-uint64_t image_name(const void *body) {
-  if (!body) {
-    return 0;
-  }
-  const struct record *record = record_of(body);
-  return record->serial << PAGE_BITS | (uint64_t)((const unsigned char *)record - image.base) / PAGE;
 }
 
 int image_fd(void) { return image.fd; }
@@ -208,7 +196,7 @@ bool image_look_into(int fd) {
   if (fstat(fd, &status) != 0 || status.st_size < FIRST_PAGES * PAGE) {
     return false;
   }
-  left.bytes = (size_t)status.st_size;
+  left.bytes = (size_t)status.st_size / PAGE * PAGE;
   void *base = mmap(NULL, left.bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
   left.base = base != MAP_FAILED ? base : NULL;
   const struct head *head = (const struct head *)left.base;
@@ -221,7 +209,9 @@ bool image_look_into(int fd) {
 
 uint64_t image_left_born(void) { return left.base ? ((const struct head *)left.base)->born : 0; }
 
-const void *image_left_front(void) { return left.base ? left.base + IMAGE_FRONT : NULL; }
+const struct image_front *image_left_front(void) {
+  return left.base ? (const struct image_front *)(left.base + IMAGE_FRONT) : NULL;
+}
 
 int image_left_fd(void) { return left.fd; }
 
@@ -233,32 +223,28 @@ void image_look_away(void) {
   left.fd = -1;
 }
 
-static const struct record *left_record(uint64_t page, enum image_kind kind) {
-  if (!left.base || page == 0 || page >= left.bytes / PAGE) {
+const void *image_left(const void *address, enum image_kind kind, size_t *bytes) {
+  uintptr_t base = left.base ? ((const struct head *)left.base)->base : 0;
+  uintptr_t at = (uintptr_t)address - offsetof(struct record, body) - base;
+  if (!left.base || !address || at % PAGE != 0 || at == 0 || at >= left.bytes) {
     return NULL;
   }
-  const struct record *record = (const struct record *)(left.base + page * PAGE);
-  bool fits = record->bytes <= left.bytes - page * PAGE - sizeof *record;
-  return record->kind == (uint32_t)kind && record->serial != 0 && fits ? record : NULL;
+  const struct record *record = (const struct record *)(left.base + at);
+  *bytes = record->bytes;
+  return record->kind == (uint32_t)kind && *bytes <= left.bytes - at - sizeof *record ? record->body : NULL;
 }
 
 const void *image_left_at(const void *address, enum image_kind kind, size_t bytes) {
-  uintptr_t base = left.base ? ((const struct head *)left.base)->base : 0;
-  uintptr_t at = (uintptr_t)address - offsetof(struct record, body) - base;
-  const struct record *record = address && at % PAGE == 0 ? left_record(at / PAGE, kind) : NULL;
-  return record && record->bytes == bytes ? record->body : NULL;
-}
-
-const void *image_left(uint64_t name, enum image_kind kind, size_t *bytes) {
-  const struct record *record = left_record(name % MOST_PAGES, kind);
-  if (!record || record->serial != name >> PAGE_BITS) {
-    return NULL;
-  }
-  *bytes = record->bytes;
-  return record->body;
+  size_t found = 0;
+  const void *record = image_left(address, kind, &found);
+  return found == bytes ? record : NULL;
 }
 
 bool image_left_set(const void *at, const void *bytes, size_t count) {
   off_t offset = left.base ? (const unsigned char *)at - left.base : 0;
   return left.base && pwrite(left.fd, bytes, count, offset) == (ssize_t)count;
+}
+
+bool image_left_set_front(size_t offset, const void *bytes, size_t count) {
+  return pwrite(left.fd, bytes, count, IMAGE_FRONT + (off_t)offset) == (ssize_t)count;
 }

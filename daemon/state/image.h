@@ -40,22 +40,33 @@ enum image_kind {
   IMAGE_ENGINE
 };
 
+/* What a process leaves that is killed. */
+struct image_heartbeat {
+  int64_t last;     /* CLOCK_MONOTONIC ns of its last beat; 0: it ended by itself */
+  uint64_t clients; /* and how many it had then */
+  uint64_t takers;  /* how many processes have received what it left */
+};
+
+struct image_front {
+  struct image_heartbeat heartbeat;            /* first: the one thing that other versions know */
+  _Atomic(const void *) state, journal, table; /* records, by which all others are found; NULL: none */
+};
+
+enum { IMAGE_FRONT = 4096 }; /* where it lies */
+
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 
 /* [any thread that may wait] A record of so many bytes, all zero. NULL: there is no memory. */
 void *image_new(enum image_kind kind, size_t bytes);
 void *image_free(void *record); /* NULL is fine; returns NULL */
-/* What finds the record later, also among others that had its place; 0 for NULL. */
-uint64_t image_name(const void *record);
-int image_fd(void); /* to be kept; -1: nothing was made there, or it does not outlive this process */
+int image_fd(void);             /* to be kept; -1: nothing was made there, or it does not outlive this process */
 /* When it was made, in CLOCK_MONOTONIC ns: no other image of this boot has the same. */
 uint64_t image_born(void);
 bool image_outlives(void);
 /* Whether another process under the limits of this one could have as much: only then may it take over. */
 bool image_may_follow(void);
-/* The first bytes behind its head, which are not a record's: for whoever keeps the image. NULL: there is no memory. */
-enum { IMAGE_FRONT = 4096, IMAGE_FRONT_BYTES = 3 * 4096 };
-void *image_front(void);
+/* What stands before all records, for whoever finds the image. NULL: there is no memory. */
+struct image_front *image_front(void);
 /* [signal handler] A store of this process may have gone anywhere: nobody is to believe what lies here. */
 void image_disown(void);
 
@@ -82,15 +93,16 @@ static inline bool mark_is_set(const struct mark *mark) { return atomic_load_exp
  * was disowned is there to read all the same, for what is checked as a whole. */
 bool image_look_into(int fd);
 uint64_t image_left_born(void); /* 0: none is there, or none of this version */
-const void *image_left_front(void);
+const struct image_front *image_left_front(void);
 int image_left_fd(void);    /* of that one, also if it was none; -1: there was none */
 void image_look_away(void); /* idempotent */
-/* The record of that name, if it is still of this kind, and how many bytes it has; else NULL. */
-const void *image_left(uint64_t name, enum image_kind kind, size_t *bytes);
-/* Changes bytes there, for whoever looks into that image next. */
-bool image_left_set(const void *at, const void *bytes, size_t count);
-/* The record that lay at this address in that process, if it is of this kind and has so many bytes; else NULL. */
+/* The record that lay at this address in that process, if it is of this kind, and how many bytes it has; else NULL. */
+const void *image_left(const void *address, enum image_kind kind, size_t *bytes);
+/* The same if it has so many bytes. */
 const void *image_left_at(const void *address, enum image_kind kind, size_t bytes);
+/* Changes bytes there, for whoever looks into that image next; or in its front, also of one of another version. */
+bool image_left_set(const void *at, const void *bytes, size_t count);
+bool image_left_set_front(size_t offset, const void *bytes, size_t count);
 
 /* Whether each of the bytes in which flags lie is one. No other value may ever be read as a flag. */
 #define IMAGE_IS_FLAG(flag) (_Generic((flag), bool : *(const unsigned char *)&(flag)) <= 1)

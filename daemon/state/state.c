@@ -28,31 +28,34 @@ static size_t record_bytes(size_t length) {
   return bytes - IMAGE_HEAD;
 }
 
-void *state_write(const void *bytes, size_t length, bool live) {
-  struct state *state = image_new(IMAGE_STATE, record_bytes(length));
-  if (state) {
-    state->length = length;
-    state->live = live;
-    memcpy(state->bytes, bytes, length);
-    state->checksum = sum_of(state, length);
+void *state_write(const struct iovec *parts, int count, bool live) {
+  size_t length = 0;
+  for (int i = 0; i < count; i++) {
+    length += parts[i].iov_len;
   }
+  struct state *state = image_new(IMAGE_STATE, record_bytes(length));
+  if (!state) {
+    return NULL;
+  }
+  state->live = live;
+  for (int i = 0; i < count; state->length += parts[i++].iov_len) {
+    memcpy(state->bytes + state->length, parts[i].iov_base, parts[i].iov_len);
+  }
+  state->checksum = sum_of(state, length);
   return state;
 }
 
-bool state_read(uint64_t name, struct left *left) {
+bool state_read(const void *address, struct left *left) {
   size_t room = 0;
-  const struct state *state = image_left(name, IMAGE_STATE, &room);
+  const struct state *state = image_left(address, IMAGE_STATE, &room);
   bool is_whole = state && room >= sizeof *state && state->length <= room - sizeof *state &&
                   state->checksum == sum_of(state, state->length);
-  *left = (struct left){0};
-  if (is_whole) {
-    *left = (struct left){.bytes = state->bytes, .length = state->length, .live = state->live};
-  }
+  *left = is_whole ? (struct left){.bytes = state->bytes, .length = state->length, .live = state->live} : (struct left){0};
   return is_whole;
 }
 
-bool state_receive(uint64_t name, bool by_manager, struct failure *failure) {
-  bool is_whole = state_read(name, &received);
+bool state_receive(const void *address, bool by_manager, struct failure *failure) {
+  bool is_whole = state_read(address, &received);
   received.by_manager = by_manager;
   return is_whole || failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "its checksum is wrong, or it is none of framed");
 }

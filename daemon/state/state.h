@@ -10,19 +10,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "daemon/base/failure.h"
 #include "daemon/measure/history.h"
 #include "daemon/measure/trouble.h"
 
 /* Raised with every change of what is in the image, or of what it means. */
-enum { STATE_VERSION = 22 };
+enum { STATE_VERSION = 23 };
 
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 
-/* A record with these bytes, which image_free() frees; `live`: it is for a process that follows should this one be killed.
+/* A record with these parts, which image_free() frees; `live`: it is for a process that follows should this one be killed.
  * NULL: there is no memory. */
-void *state_write(const void *bytes, size_t length, bool live);
+void *state_write(const struct iovec *parts, int count, bool live);
 
 /* -- what a process before this one left, until image_look_away() ---------------------------------------------------- */
 
@@ -33,10 +34,10 @@ struct left {
   bool by_manager; /* the service manager had it, and also passes descriptors of its own */
 };
 
-/* The record of that name, if it is whole. */
-bool state_read(uint64_t name, struct left *left);
+/* What stands in the record at that address, if it is whole. */
+bool state_read(const void *address, struct left *left);
 /* The same for what this process goes on with; false, with a sentence. */
-bool state_receive(uint64_t name, bool by_manager, struct failure *failure);
+bool state_receive(const void *address, bool by_manager, struct failure *failure);
 const struct left *state_left(void);
 
 /* Takes what is known of all process images, and what was wrong with something. False: it makes no sense. */

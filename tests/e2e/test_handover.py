@@ -250,7 +250,7 @@ def test_a_state_that_is_none_gives_a_clean_start(place, state):
     fd = os.memfd_create("state", 0)
     os.write(fd, state)
     os.set_inheritable(fd, True)
-    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(), env={"FRAMED_STATE": f"{fd}:4194313"}, inherits=[fd]) as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(), env={"FRAMED_STATE": f"{fd}:36928"}, inherits=[fd]) as daemon:
         os.close(fd)
         carry(daemon, 10)
         daemon.account(came=10, emitted=10)

@@ -14,7 +14,7 @@ import pytest
 
 from harness import BACKEND, Daemon, complete, limit, numbered, pipeline, run_framed, wait_until
 from harness.daemon import BINARY
-from harness.store import PAGE, PAGE_BITS, STATE, place_of
+from harness.store import BASE, HEAD, PAGE, STATE, place_of
 
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -160,7 +160,8 @@ def checksum(data):
 
 
 STATE_PAGE = 9
-STATE_NAME = 1 << PAGE_BITS | STATE_PAGE
+ADDRESS = 1 << 32  # where its process had that image
+STATE_ADDRESS = ADDRESS + STATE_PAGE * PAGE + HEAD
 
 
 def state_with(place, config):
@@ -174,9 +175,10 @@ def state_with(place, config):
     fd = os.memfd_create("image")
     os.truncate(fd, 256 * PAGE)
     os.pwrite(fd, version, 0)
-    os.pwrite(fd, struct.pack("<Q", STATE_NAME), STATE)
-    os.pwrite(fd, struct.pack("<QIIQ", 1, 1, 4, 4 * PAGE - 64), STATE_PAGE * PAGE)
-    os.pwrite(fd, struct.pack("<Q", checksum(tape)) + tape, STATE_PAGE * PAGE + 64)
+    os.pwrite(fd, struct.pack("<Q", ADDRESS), BASE)
+    os.pwrite(fd, struct.pack("<Q", STATE_ADDRESS), STATE)
+    os.pwrite(fd, struct.pack("<IIQ", 1, 4, 4 * PAGE - HEAD), STATE_PAGE * PAGE)
+    os.pwrite(fd, struct.pack("<Q", checksum(tape)) + tape, STATE_PAGE * PAGE + HEAD)
     return fd
 
 
@@ -258,7 +260,7 @@ def test_a_daemon_that_begins_anew_has_the_manager_start_it_where_that_has_its_s
         left = os.dup(0) if state == "unusable" else state_with(place, text)
         daemon.settled = True
         own.unlink()
-        own.write_text(f'#!/bin/sh\ncase "$*" in *--check*) exit 0;; esac\nexport FRAMED_STATE=9:{STATE_NAME}\n'
+        own.write_text(f'#!/bin/sh\ncase "$*" in *--check*) exit 0;; esac\nexport FRAMED_STATE=9:{STATE_ADDRESS}\n'
                        f'exec 9</proc/{os.getpid()}/fd/{left}\nexec {BINARY} "$@"\n')
         own.chmod(0o755)
         daemon.signal(signal.SIGUSR2)

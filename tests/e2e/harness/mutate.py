@@ -68,17 +68,17 @@ class Image:
     """The memory in which the daemon worked, and the state in it; the number of its descriptor stays."""
 
     PAGE = 4096
-    RECORD = 64  # what stands before a record
+    BASE = 32  # where it says at which address its process had it
 
     def __init__(self, given):
-        self.fd, name = map(int, given.split(":"))
+        self.fd, address = map(int, given.split(":"))
         self.size = os.fstat(self.fd).st_size
         pages = [(at, os.pread(self.fd, self.PAGE, at)) for at in range(0, self.size, self.PAGE)]
         self.pages = [(at, page) for at, page in pages if page.strip(b"\0")]
         there = descriptors()
         self.numbers = [at + word for at, page in self.pages[1:] for word in range(0, self.PAGE, 4)
                         if int.from_bytes(page[word:word + 4], "little") in there]
-        self.at = (name & (1 << 22) - 1) * self.PAGE + self.RECORD
+        self.at = address - int.from_bytes(os.pread(self.fd, 8, self.BASE), "little")
         length, self.live = struct.unpack("<QQ", os.pread(self.fd, 16, self.at + 8))
         self.tape = os.pread(self.fd, length, self.at + 24)
 

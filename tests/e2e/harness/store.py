@@ -150,14 +150,15 @@ class Store:
 # -- what stands in an image --------------------------------------------------------------------------------------------
 
 PAGE = 4096
-STATE, JOURNAL = PAGE + 24, PAGE + 32  # where the names of these records are
-DISOWNED = 48
-PAGE_BITS = 22  # of a name: the page where the record begins; above it stands the record's number
+STATE, JOURNAL = PAGE + 24, PAGE + 32  # where the addresses of these records are
+BASE, DISOWNED = 32, 48
+HEAD = 64  # what stands before a record
 
 
 def place_of(image, where):
     """Where that record lies; 0: there is none."""
-    return (int.from_bytes(os.pread(image, 8, where), "little") & (1 << PAGE_BITS) - 1) * PAGE
+    address, base = (int.from_bytes(os.pread(image, 8, at), "little") for at in (where, BASE))
+    return address and address - base - HEAD
 
 
 def disown(image):

@@ -1,4 +1,4 @@
-/* The image: a record is found by its name as long as it is its owner's, and damage is never read beyond what is there. */
+/* The image: a record is found by its address as long as it is its owner's, and damage is never read beyond what is there. */
 #include <check.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,43 +10,39 @@ enum { BYTES = 700, LARGE = 3 * 1024 * 1024, PAGE = 4096 };
 
 static void look(void) { ck_assert(image_look_into(dup(image_fd()))); }
 
-START_TEST(a_record_is_found_by_its_name_and_by_its_address) {
+START_TEST(a_record_is_found_by_its_address) {
   unsigned char *one = image_new(IMAGE_READER, BYTES), *other = image_new(IMAGE_SINK, BYTES);
   memset(one, 1, BYTES);
   look();
   size_t bytes = 0;
-  const unsigned char *left = image_left(image_name(one), IMAGE_READER, &bytes);
+  const unsigned char *left = image_left(one, IMAGE_READER, &bytes);
   ck_assert(left && left != one && bytes == BYTES && memcmp(left, one, BYTES) == 0);
   ck_assert_ptr_eq(image_left_at(one, IMAGE_READER, BYTES), left);
-  ck_assert_ptr_null(image_left(image_name(one), IMAGE_SINK, &bytes));
+  ck_assert_ptr_null(image_left(one, IMAGE_SINK, &bytes));
   ck_assert_ptr_null(image_left_at(one, IMAGE_SINK, BYTES));
   ck_assert_ptr_null(image_left_at(one, IMAGE_READER, BYTES + 1));
   ck_assert_ptr_null(image_left_at(one + PAGE / 2, IMAGE_READER, BYTES));
   ck_assert_ptr_null(image_left_at(NULL, IMAGE_READER, BYTES));
-  ck_assert_uint_eq(image_name(NULL), 0);
-  ck_assert_ptr_null(image_left(0, IMAGE_READER, &bytes));
   image_free(one);
   image_free(other);
   image_look_away();
 }
 END_TEST
 
-START_TEST(another_owner_is_another_record) {
+START_TEST(another_owner_finds_nothing_of_the_one_before) {
   static const size_t sizes[] = {BYTES, LARGE};
   unsigned char *one = image_new(IMAGE_ROOM, sizes[_i]);
-  uint64_t name = image_name(one);
   size_t bytes;
   memset(one, 1, sizes[_i]);
   image_free(one);
   look();
-  ck_assert_ptr_null(image_left(name, IMAGE_ROOM, &bytes));
+  ck_assert_ptr_null(image_left(one, IMAGE_ROOM, &bytes));
   unsigned char *next = image_new(IMAGE_ROOM, sizes[_i]);
   ck_assert_ptr_eq(next, one);
   for (size_t i = 0; i < sizes[_i]; i += 99) {
     ck_assert(next[i] == 0);
   }
-  ck_assert_ptr_null(image_left(name, IMAGE_ROOM, &bytes));
-  ck_assert(image_left(image_name(next), IMAGE_ROOM, &bytes) && bytes == sizes[_i]);
+  ck_assert(image_left(next, IMAGE_ROOM, &bytes) && bytes == sizes[_i]);
   image_free(next);
   image_look_away();
 }
@@ -58,13 +54,10 @@ START_TEST(more_than_there_can_be_is_refused) {
 }
 END_TEST
 
-START_TEST(a_name_or_an_address_may_be_anything) {
+START_TEST(an_address_may_be_anything) {
   void *record = image_new(IMAGE_READER, BYTES);
-  uint64_t name = image_name(record);
-  size_t bytes;
   look();
   for (unsigned bit = 0; bit < 64; bit++) {
-    ck_assert_ptr_null(image_left(name ^ UINT64_C(1) << bit, IMAGE_READER, &bytes));
     ck_assert_ptr_null(image_left_at((void *)((uintptr_t)record ^ (uintptr_t)1 << bit), IMAGE_READER, BYTES));
   }
   image_free(record);
@@ -90,10 +83,10 @@ Suite *image_suite(void);
 Suite *image_suite(void) {
   Suite *suite = suite_create("image");
   TCase *cases = tcase_create("all");
-  tcase_add_test(cases, a_record_is_found_by_its_name_and_by_its_address);
-  tcase_add_loop_test(cases, another_owner_is_another_record, 0, 2);
+  tcase_add_test(cases, a_record_is_found_by_its_address);
+  tcase_add_loop_test(cases, another_owner_finds_nothing_of_the_one_before, 0, 2);
   tcase_add_test(cases, more_than_there_can_be_is_refused);
-  tcase_add_test(cases, a_name_or_an_address_may_be_anything);
+  tcase_add_test(cases, an_address_may_be_anything);
   tcase_add_test(cases, what_is_none_is_not_looked_into);
   suite_add_tcase(suite, cases);
   return suite;
