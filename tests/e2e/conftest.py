@@ -17,6 +17,7 @@ LIMIT_S = 60
 def pytest_addoption(parser):
     parser.addoption("--one-in", type=int, default=1, metavar="N",
                      help="of each test's sets of parameters run about one in N, at least one, and the same ones each time")
+    parser.addoption("--but-one-in", type=int, metavar="N", help="run those that --one-in N leaves out")
     parser.addoption("--share", type=pathlib.Path, metavar="FOLDER",
                      help="run only what no other process has begun that was given the same folder; its file `failed` gets the names of tests "
                      "that failed, a line for each report, and `certain` those that a sanitizer reported")
@@ -24,11 +25,14 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    chosen, chances = {}, config.getoption("--one-in")
+    chosen, others = {}, config.getoption("--but-one-in")
+    chances = others or config.getoption("--one-in")
     for item in items:
         chosen.setdefault(item.nodeid.partition("[")[0], []).append(item)
     kept = {item for sets in chosen.values()
             for item in [one for one in sets if zlib.crc32(one.nodeid.encode()) % chances == 0] or sets[:1]}
+    if others:
+        kept = set(items) - kept
     only = config.getoption("--only")
     if only:
         named = only.read_text().splitlines()

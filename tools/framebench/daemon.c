@@ -82,7 +82,7 @@ static bool add_row(const struct measuring *measuring, const char *what, size_t 
 
 /* -- large frames: as much as goes through, from a client that blocks in its calls, as that of the relay ---------------- */
 
-enum { LARGE_RUNS = 9, LARGE_WAYS = 3 };
+enum { LARGE_RUNS = 9, LARGE_RUNS_QUICK = 3, LARGE_WAYS = 3 };
 
 static const struct large_way { /* through the relay, or through the daemon */
   const char *what;
@@ -125,7 +125,7 @@ static double add_large_row(const struct measuring *measuring, const char *what,
 
 static bool measure_large(const struct measuring *measuring, const struct large_buffers *buffers,
                           struct samples figures[LARGE_WAYS], struct target *target, struct problem *problem) {
-  for (int run = 0; run < LARGE_RUNS; run++) {
+  for (int run = 0; run < (measuring->options->quick ? LARGE_RUNS_QUICK : LARGE_RUNS); run++) {
     for (int way = 0; way < LARGE_WAYS; way++) {
       if (!large_once(measuring, large_ways[way].own, buffers->bytes, &figures[way], problem)) {
         return false;
