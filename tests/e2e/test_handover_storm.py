@@ -78,13 +78,14 @@ def children(daemon):
 
 
 def open_files(daemon):
+    """But for those of the NVIDIA driver, which has more of them in a process that follows another one."""
     folder, files = f"/proc/{daemon.process.pid}/fd", []
     for name in os.listdir(folder):
         try:
             files.append(os.readlink(f"{folder}/{name}").split(":")[0])
         except FileNotFoundError:
             pass
-    return sorted(files)
+    return sorted(file for file in files if not file.startswith("/dev/nvidia"))
 
 
 def more(before, after):
