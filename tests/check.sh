@@ -21,21 +21,21 @@ mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/
 # Of tests with many sets of parameters some will do with a sanitizer, since their threads and most of their ways are the same.
 sanitized='"not (slow or plain or measures or waits or threads)"'
 
-threads_and_measures() {
+threads_and_services() {
   step "unit tests with TSan" variant tsan -j3 -k --output-sync=target unit || true
   step "end-to-end tests with TSan" end_to_end tsan 3 '--one-in 5 -m "not (slow or plain or measures or waits or memory)"' || true
   FUZZ_JOBS=1 FUZZ_SECONDS=3 step "fuzzing" "${steady[@]}" tests/fuzz/run.sh "${targets[@]}" || true
+  step "systemd tests" tests/systemd/run.sh || true
+  step "package tests" tests/packaging/run.sh || true
   FRAMED_SLOW=2 step "end-to-end tests that measure" end_to_end check 1 '-m measures' || true
 }
 
 memory_and_the_rest() {
   step "unit tests with ASan" variant asan -j3 -k --output-sync=target unit || true
   step "end-to-end tests with ASan" end_to_end asan 3 "--one-in 3 -m $sanitized" || true
-  step "systemd tests" tests/systemd/run.sh || true
-  step "package tests" tests/packaging/run.sh || true
   FRAMED_SLOW=2 step "end-to-end tests with other parameters" end_to_end check 4 "--but-one-in 3 -m $sanitized" || true
   FRAMED_SLOW=2 step "the rest of the end-to-end tests" end_to_end check 4 '-m "(slow or plain or waits or threads) and not measures"' || true
   step "unit tests" variant check -j3 -k --output-sync=target unit || true
 }
-beside threads_and_measures memory_and_the_rest
+beside threads_and_services memory_and_the_rest
 again
