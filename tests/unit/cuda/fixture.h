@@ -13,7 +13,7 @@
 #include "tests/unit/cuda/fake_cuda.h"
 #include "tests/unit/runner.h"
 
-enum { WIDTH = 16, MAX_TRIES = 1000, FEW_TRIES = 200, KERNEL_NS = 5000, COPY_NS = 1000 };
+enum { WIDTH = 16, MAX_TRIES = 1000, FEW_TRIES = 60, KERNEL_NS = 5000, COPY_NS = 1000 };
 /* Operations of a frame as a rule, and more than any has. */
 enum { FRAME_OPERATIONS = 6, ALL = 100 };
 /* A host so slow that the warm-up measures the fewest frames that it may. */
