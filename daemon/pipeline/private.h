@@ -205,11 +205,6 @@ struct outputs {
 
 static inline bool outputs_is_socket(const struct outputs *outputs) { return outputs->config->sink.endpoint == CONFIG_SOCKET; }
 
-/* -- outputs_image.c ------------------------------------------------------------------------------------------------ */
-
-/* Between two results, leaves a file that somebody has moved or removed since for a new one. */
-void outputs_follow_name(struct outputs *outputs);
-
 /* -- outputs_files.c ------------------------------------------------------------------------------------------------- */
 
 /* [set-up thread] Finds what belongs to a segment of the process before. */

@@ -252,19 +252,6 @@ bool fd_table_stay(bool stay) {
   return all;
 }
 
-static void keep_at_once(struct entry *entry) { (void)(count_needed() + FD_TABLE_OTHERS < systemd_keeps() && keep(entry)); }
-
-void fd_table_enter(int fd) {
-  fd_table_want(fd);
-  pthread_mutex_lock(&own.lock);
-  struct entry *entry = entry_of(fd);
-  if (entry) {
-    keep_at_once(entry);
-  }
-  pthread_mutex_unlock(&own.lock);
-  own.marked = true;
-}
-
 /* -- listeners ------------------------------------------------------------------------------------------------------ */
 
 static bool fd_table_listens(int fd) {
@@ -285,8 +272,8 @@ void fd_table_listen(int fd, const char *path, bool passed, bool is_new, const s
     entry->path = state_checksum(path, strlen(path));
     entry->file_device = file->st_dev;
     entry->file_inode = file->st_ino;
-    if (is_new) {
-      keep_at_once(entry);
+    if (is_new && count_needed() + FD_TABLE_OTHERS < systemd_keeps()) {
+      (void)keep(entry);
     }
   }
   pthread_mutex_unlock(&own.lock);

@@ -41,8 +41,6 @@ bool fd_table_forget_others(void);
 /* Those that are wanted stay open for the next program, or do not. */
 bool fd_table_stay(bool stay);
 
-/* The descriptor takes the place of another one, and is wanted before anything says so. */
-void fd_table_enter(int fd);
 /* [any thread] A listening socket comes into use, for whoever knows it by that path or address; one that is `passed` by the
  * manager at every start, or one that has made that file. One that `is_new` is not in use yet: should this process be killed,
  * the next one removes its file. */
