@@ -102,7 +102,7 @@ static void leave_now(struct server *server) {
   server->limit = loop_timer_close(server->limit);
   server->leaving = false; /* once: if it fails, what pipelines told meanwhile does not begin it again */
   exec_use_reserve();
-  server_leave(server, "the service was stopped or restarted", &failure);
+  server_hand_over(server, HISTORY_RESTART, "the service was stopped or restarted", NULL, &failure);
   exec_reserve();
   log_event(LOG_FAILED, NULL, "connections cannot be left to the next process: %s%s%s", failure.text,
             failure.remedy[0] ? "; " : "", failure.remedy);
