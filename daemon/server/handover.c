@@ -287,7 +287,7 @@ void server_note(struct server *server) {
 /* While pipelines are exchanged the last state stands: what it names is there until the next one is written. */
 void server_note_state(struct server *server) {
   struct failure later;
-  if (!fd_table_is_marked() || !fd_store_is_there() || !server_may_hand_over(server, &later)) {
+  if (!fd_table_is_marked() || systemd_keeps() == 0 || !server_may_hand_over(server, &later)) {
     return;
   }
   fd_store_keep_state(handover_put(server, false, true));
@@ -322,8 +322,7 @@ void server_recovered(struct server *server) {
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
 static const struct server *left_server(const struct server *server) {
-  const struct roster *roster = server->left ? roster_of(server->left) : NULL;
-  return roster ? image_left_at(roster->server, IMAGE_SERVER, sizeof *server) : NULL;
+  return image_left_at(roster_of(server->left)->server, IMAGE_SERVER, sizeof *server);
 }
 
 const struct engine *server_left_engine(const struct server *server) {
@@ -331,8 +330,7 @@ const struct engine *server_left_engine(const struct server *server) {
 }
 
 const struct pipeline *server_left_pipeline(const struct server *server, unsigned index) {
-  const struct roster *roster = server->left ? roster_of(server->left) : NULL;
-  return roster && index < roster->pipelines ? roster->pipeline[index] : NULL;
+  return server->left ? roster_of(server->left)->pipeline[index] : NULL;
 }
 
 bool server_replace_history(const struct server *server) {

@@ -104,7 +104,7 @@ static enum exec_receipt exec_find(struct failure *failure) {
 /* The manager keeps its own of each until it has read that it need not, and sockets of which it has one look like those of
  * another daemon. */
 static void wait_for_manager(void) {
-  if (fd_store_is_there()) {
+  if (systemd_keeps() > 0) {
     (void)systemd_has_read(); /* if it does not say so in time, that is how they look */
   }
 }
@@ -136,8 +136,6 @@ void exec_discard(void) {
     exec_hold(1);
   }
 }
-
-void exec_allow_signals(const sigset_t *held) { pthread_sigmask(SIG_SETMASK, held, NULL); }
 
 /* -- out ----------------------------------------------------------------------------------------------------------- */
 

@@ -8,8 +8,6 @@
 #ifndef FRAMED_STATE_EXEC_H
 #define FRAMED_STATE_EXEC_H
 
-#include <signal.h>
-
 #include "daemon/base/failure.h"
 
 /* First of all in main(): how this program was called, and where it was installed then. */
@@ -33,8 +31,6 @@ void exec_discard(void);
  * exec_reserve() on. */
 void exec_use_reserve(void);
 void exec_reserve(void);
-/* Signals wait from exec until now, but for those that are held. */
-void exec_allow_signals(const sigset_t *held);
 
 /* Executes the program (NULL: this one, even if its file is gone), which finds the state, a record that is taken over. Returns
  * only if that fails; then all is as before. No other thread may open a descriptor meanwhile. */
