@@ -18,9 +18,13 @@ bool pipeline_may_start_later(const struct pipeline *pipeline) {
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
 
-unsigned pipeline_running_frames(const struct pipeline *pipeline) { return inputs_running(pipeline->inputs); }
-
-void pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone) { inputs_suspect(pipeline->inputs, failed, alone); }
+unsigned pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone) {
+  unsigned running = 0;
+  for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
+    running += session_suspect(inputs_session(pipeline->inputs, i), failed, alone);
+  }
+  return running;
+}
 
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again) {
   return stops_again || (pipeline->state < PIPELINE_STOPPED && !pipeline->cut);
@@ -92,8 +96,14 @@ static struct flow *flow_of(void *context, unsigned producer) {
 }
 
 bool pipeline_adopt_outputs(struct pipeline *pipeline, const struct pipeline *left, struct failure *failure) {
-  pipeline->now_condemned = inputs_condemned(pipeline->inputs, &pipeline->last_condemned);
+  const struct inputs *inputs = pipeline->inputs;
+  for (unsigned i = 0; i < inputs_seats(inputs); i++) {
+    pipeline->now_condemned += session_quarantined(inputs_session(inputs, i), &pipeline->last_condemned);
+  }
   note_condemned(pipeline, pipeline->now_condemned);
-  return (!pipeline->outputs || outputs_adopt(pipeline->outputs, left->outputs, flow_of, pipeline, failure)) &&
-         inputs_taken(pipeline->inputs, failure);
+  bool taken = !pipeline->outputs || outputs_adopt(pipeline->outputs, left->outputs, flow_of, pipeline, failure);
+  for (unsigned i = 0; i < inputs_seats(inputs) && taken; i++) {
+    taken = session_taken(inputs_session(inputs, i), failure);
+  }
+  return taken;
 }

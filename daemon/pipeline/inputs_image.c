@@ -30,20 +30,6 @@ void inputs_keep(const struct inputs *inputs, bool live) {
   }
 }
 
-unsigned inputs_running(const struct inputs *inputs) {
-  unsigned running = 0;
-  for (unsigned i = 0; i < inputs->count; i++) {
-    running += session_running(inputs->seats[i].session);
-  }
-  return running;
-}
-
-void inputs_suspect(struct inputs *inputs, bool failed, bool alone) {
-  for (unsigned i = 0; i < inputs->count; i++) {
-    session_suspect(inputs->seats[i].session, failed, alone);
-  }
-}
-
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
 bool inputs_adopt(struct inputs *inputs, const struct inputs *address) {
@@ -144,22 +130,6 @@ void inputs_cut(struct inputs *inputs) {
       seat_cut(inputs, &inputs->seats[i]);
     }
   }
-}
-
-bool inputs_taken(const struct inputs *inputs, struct failure *failure) {
-  bool taken = true;
-  for (unsigned i = 0; i < inputs->count && taken; i++) {
-    taken = session_taken(inputs->seats[i].session, failure);
-  }
-  return taken;
-}
-
-unsigned inputs_condemned(const struct inputs *inputs, struct frame_name *last) {
-  unsigned quarantined = 0;
-  for (unsigned i = 0; i < inputs->count; i++) {
-    quarantined += session_quarantined(inputs->seats[i].session, last);
-  }
-  return quarantined;
 }
 
 /* A producer that was handed over keeps its seat: that its user may not have it any more is only logged. */

@@ -3,6 +3,7 @@
  * a second daemon before any memory is taken; the devices come before the lanes; the pipelines are prepared on a worker thread,
  * so that signals are heard; and only when all of them run does anybody get an answer.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -292,7 +293,7 @@ bool server_start(struct server *server, struct failure *failure) {
     systemd_watchdog(); /* the image before may have had no time to feed it, and opening devices takes long */
   }
   signals_held(&held);
-  exec_allow_signals(&held); /* also where nothing was left: signals wait while one image follows another */
+  pthread_sigmask(SIG_SETMASK, &held, NULL); /* also where nothing was left: signals wait while one image follows another */
   gpu_hurry(server->left && (server->history.cause == HISTORY_FAULT || server->history.cause == HISTORY_DEVICE));
   server->engine = engine_open(server->config, server_left_engine(server), failure);
   return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);

@@ -18,15 +18,15 @@
 
 /* -- before the end ------------------------------------------------------------------------------------------------- */
 
-unsigned session_running(const struct session *session) { return slot_count(&session->flow.ring, SLOT_RUNNING); }
-
-void session_suspect(struct session *session, bool failed, bool alone) {
-  for (unsigned i = 0; i < slot_count(&session->flow.ring, SLOT_RUNNING); i++) {
+unsigned session_suspect(struct session *session, bool failed, bool alone) {
+  unsigned running = slot_count(&session->flow.ring, SLOT_RUNNING);
+  for (unsigned i = 0; i < running; i++) {
     struct slot *slot = slot_at(&session->flow.ring, SLOT_RUNNING, i);
     slot->frame.again = true;
     slot->frame.suspect |= failed;
     slot->frame.failures += failed && alone;
   }
+  return running;
 }
 
 void session_keep(const struct session *session) {

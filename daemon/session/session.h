@@ -148,10 +148,9 @@ void session_drop_stages(struct session *session);
 
 /* -- over the end of a process, while no lane runs --------------------------------------------------------------------- */
 
-/* Frames that are on devices. */
-unsigned session_running(const struct session *session);
-/* Frames on devices will run again; if one has `failed` they are suspected, `alone` if there was no other. */
-void session_suspect(struct session *session, bool failed, bool alone);
+/* Frames on devices will run again; if one has `failed` they are suspected, `alone` if there was no other. Gives how many these
+ * are. */
+unsigned session_suspect(struct session *session, bool failed, bool alone);
 /* Has the next process get the descriptors of its memory. */
 void session_keep(const struct session *session);
 

@@ -20,7 +20,7 @@ enum { FIRST_ROOM = 64, MOST = 1 << 20, NONE = -1 };
 struct entry {
   int before;    /* which number it had in the process before; NONE: it was taken, or is this one's */
   unsigned kept; /* under which number it lies in the store, also after its end, until the manager was told; 0: it does not */
-  unsigned char used, wanted, listens, passed, is_new, came;
+  unsigned char used, wanted, listens, passed, is_new;
   uint64_t path;             /* of a listener, which is known by its checksum; 0: nobody knows */
   dev_t device, file_device; /* what it is, and which file a listener made */
   ino_t inode, file_inode;
@@ -34,7 +34,6 @@ struct fd_table {
 static struct {
   pthread_mutex_t lock;
   struct fd_table *table; /* in the image; NULL: none yet */
-  unsigned came;          /* so many descriptors from the process before */
   bool lacks;             /* what is wanted and not in the table */
   atomic_bool marked;
 } own = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -242,11 +241,12 @@ static bool stay_open(int fd, bool stays) {
   return flags >= 0 && fcntl(fd, F_SETFD, stays ? flags & ~FD_CLOEXEC : flags | FD_CLOEXEC) == 0;
 }
 
-bool fd_table_stay(bool stay) {
+bool fd_table_stay(int image, bool stay) {
   pthread_mutex_lock(&own.lock);
-  bool all = stay_open(image_fd(), stay) && !own.lacks;
+  bool all = stay_open(image, stay) && !own.lacks;
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    all = (!entry->wanted || entry->is_new || stay_open(number_of(entry), stay)) && all;
+    int fd = number_of(entry);
+    all = (!entry->wanted || entry->is_new || (has_stayed(fd, entry) && stay_open(fd, stay))) && all;
   }
   pthread_mutex_unlock(&own.lock);
   return all;
@@ -357,9 +357,9 @@ static void receive(int fd, int before, const struct entry *left, unsigned kept)
   *entry = is_known ? *left : (struct entry){.used = 1, .device = status.st_dev, .inode = status.st_ino};
   entry->before = before;
   entry->kept = kept;
-  entry->came = 1;
   entry->listens = fd_table_listens(fd);
-  entry->wanted = entry->is_new = 0;
+  entry->wanted = 1;
+  entry->is_new = 0;
   entry->passed = entry->passed && entry->listens && kept == 0;
   if (is_new) {
     remove_new(fd, left);
@@ -368,7 +368,6 @@ static void receive(int fd, int before, const struct entry *left, unsigned kept)
     rights_close(fd);
     let_go(entry);
   }
-  own.came += entry->used;
 }
 
 /* A number that makes no sense may be that of a descriptor which this process opens for itself: only those that are open by now
@@ -412,14 +411,6 @@ int fd_table_take(int before) {
   }
   pthread_mutex_unlock(&own.lock);
   return found;
-}
-
-bool fd_table_stay_as_received(void) {
-  unsigned stayed = 0;
-  for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    stayed += entry->came && has_stayed(number_of(entry), entry) && stay_open(number_of(entry), true);
-  }
-  return stayed == own.came && stay_open(image_left_fd(), true);
 }
 
 void fd_table_close_rest(bool listeners) {
