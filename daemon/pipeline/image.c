@@ -92,7 +92,8 @@ static void note_condemned(struct pipeline *pipeline, unsigned count) {
 
 static struct flow *flow_of(void *context, unsigned producer) {
   const struct pipeline *pipeline = context;
-  return producer < inputs_seats(pipeline->inputs) ? session_road(inputs_session(pipeline->inputs, producer)) : NULL;
+  return producer < inputs_seats(pipeline->inputs) ? session_own_flow(inputs_session(pipeline->inputs, producer), producer)
+                                                   : NULL;
 }
 
 bool pipeline_adopt_outputs(struct pipeline *pipeline, const struct pipeline *left, struct failure *failure) {

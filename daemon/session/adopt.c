@@ -360,10 +360,6 @@ unsigned session_quarantined(const struct session *session, struct frame_name *l
   return session->quarantined;
 }
 
-struct flow *session_road(struct session *session) {
-  return &session->flow;
-}
-
 struct flow *session_own_flow(void *context, unsigned seat) {
   struct session *session = context;
   return seat == session->flow.seat ? &session->flow : NULL;
