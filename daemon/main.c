@@ -259,7 +259,7 @@ static bool give_up(const char *why, const char *keys, bool ends, enum exit_stat
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: the state that was left is of no use: %s%s", ends ? EXEC_ENDS : EXEC_BEGINS_ANEW,
             why, keys);
   *status = EXIT_STATUS_INTERNAL;
-  if (gpu_has_begun()) {
+  if (!ends && gpu_has_begun()) {
     struct failure failure;
     log_flush();
     exec_start_over(false, &failure);

@@ -59,7 +59,7 @@ struct engine {
 
 /* engine_devices.c */
 bool engine_open_devices(struct engine *engine, const struct config *config, const struct engine *left,
-                         const struct engine_broken *broken, struct failure *failure);
+                         struct failure *failure);
 void engine_close_devices(struct engine *engine);
 struct opened *engine_find_opened(const struct engine *engine, unsigned index); /* NULL: it was not opened */
 /* Devices that the pipeline names, and those that are left out, of which one may still be open: a bit for each. */
