@@ -365,9 +365,7 @@ bool server_take(struct server *server) {
 
 void server_taken(struct server *server) {
   const struct history *history = &server->history;
-  image_look_away();
   kept_forget();
-  fd_table_close_rest(false);
   if (server->left->live) {
     server_recovered(server);
     server->left = NULL;
