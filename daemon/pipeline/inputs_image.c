@@ -88,17 +88,11 @@ void inputs_revive_seat(struct producer *producer) {
 }
 
 static void log_cut(const struct inputs *inputs, const struct producer *producer) {
-  const char *name = inputs->config->name;
-  bool is_fifo = inputs->endpoint.kind == ENDPOINT_FIFO;
-  if (session_revival(producer->session) != SESSION_CUT) {
-    log_event(LOG_DISCONNECTED, name, "producer pid %d (user %u) had ended", (int)producer->client.pid,
-              (unsigned)producer->client.uid);
-  } else {
-    log_event(LOG_CUT_OFF, name, "producer pid %d (user %u) is cut off: the process before was killed while it %s%s",
-              (int)producer->client.pid, (unsigned)producer->client.uid,
-              inputs->config->sink.endpoint == CONFIG_REPLY ? "read from it or wrote to it" : "read from it",
-              is_fifo ? "; what it writes is thrown away until it closes the FIFO" : "");
-  }
+  bool is_cut = session_revival(producer->session) == SESSION_CUT;
+  log_event(is_cut ? LOG_CUT_OFF : LOG_DISCONNECTED, inputs->config->name, "producer pid %d (user %u) %s%s",
+            (int)producer->client.pid, (unsigned)producer->client.uid,
+            is_cut ? "is cut off: the process before was killed while it read from it or wrote to it" : "had ended",
+            is_cut && inputs->endpoint.kind == ENDPOINT_FIFO ? "; what it writes is thrown away until it closes the FIFO" : "");
 }
 
 /* A FIFO stays open for the next writer. */

@@ -142,27 +142,19 @@ bool server_may_hand_over(const struct server *server, struct failure *failure) 
          failure_set(failure, EXIT_STATUS_INTERNAL, "try again later", "the daemon starts, stops or exchanges pipelines");
 }
 
-static bool no_memory(struct failure *failure) {
-  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the state cannot be kept: not enough memory");
-}
-
-static bool handover_execute(struct server *server, const char *program, struct failure *failure) {
-  void *state = handover_put(server, true, false);
-  if (!state) {
-    return no_memory(failure);
-  }
+static void handover_execute(const char *program, void *state, struct failure *failure) {
   log_flush();
   listener_withhold_new(); /* new sockets are a reload's, which the next image begins again if it does not stop */
   exec_execute(program, state, failure);
   listener_allow_new();
-  return false;
 }
 
-/* Lanes stand still. Returns false if the service manager does not take everything. */
-static bool handover_leave(struct server *server, struct failure *failure) {
-  void *state = handover_put(server, false, false);
-  bool left = state ? fd_store_keep(state, failure) : no_memory(failure);
-  for (unsigned i = 0; left && i < server->pipeline_count; i++) {
+/* Returns if the service manager does not take everything. */
+static void handover_leave(struct server *server, void *state, struct failure *failure) {
+  if (!fd_store_keep(state, failure)) {
+    return;
+  }
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
     const char *path = pipeline_awaited_file(server->pipelines[i], INT64_MAX);
     if (path) {
       log_event(LOG_HANGS, pipeline_config(server->pipelines[i])->name,
@@ -170,13 +162,10 @@ static bool handover_leave(struct server *server, struct failure *failure) {
     }
     pipeline_log_account(server->pipelines[i]);
   }
-  if (left) {
-    log_event(LOG_LEFT, NULL, "%u descriptors are left to the next process", fd_table_needed());
-    log_flush();
-    server_close_sockets();
-    _exit(EXIT_STATUS_OK);
-  }
-  return false;
+  log_event(LOG_LEFT, NULL, "%u descriptors are left to the next process", fd_table_needed());
+  log_flush();
+  server_close_sockets();
+  _exit(EXIT_STATUS_OK);
 }
 
 static bool handover_park(struct server *server, enum history_cause cause, int64_t now, struct failure *failure) {
@@ -214,19 +203,32 @@ static void handover_hear(struct server *server) {
   }
 }
 
-static void recall_recordings(struct server *server) {
+/* Lanes stand still. */
+static void put_and_go(struct server *server, enum history_cause cause, const char *program, struct failure *failure) {
+  handover_settle(server);
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_recall_recording(server->pipelines[i]);
   }
+  handover_settle(server);
+  suspect(server, cause == HISTORY_FAULT);
+  void *state = handover_put(server, cause != HISTORY_RESTART, false);
+  if (!state) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the state cannot be kept: not enough memory");
+  } else if (cause == HISTORY_RESTART) {
+    handover_leave(server, state, failure);
+  } else {
+    handover_execute(program, state, failure);
+  }
 }
 
-bool server_hand_over(struct server *server, enum history_cause cause, const char *text, const char *program,
+void server_hand_over(struct server *server, enum history_cause cause, const char *text, const char *program,
                       struct failure *failure) {
   if (!server_may_hand_over(server, failure)) {
-    return false;
+    return;
   }
   if (!image_may_follow()) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the system has no memory that outlives a process, or not enough");
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the system has no memory that outlives a process, or not enough");
+    return;
   }
   struct history before = server->history;
   int64_t now = clock_now();
@@ -234,21 +236,12 @@ bool server_hand_over(struct server *server, enum history_cause cause, const cha
   server->handing_over = true;
   server->cause = cause;
   if (handover_park(server, cause, now, failure)) {
-    handover_settle(server);
-    recall_recordings(server);
-    handover_settle(server);
-    suspect(server, cause == HISTORY_FAULT);
-    if (cause == HISTORY_RESTART) {
-      handover_leave(server, failure);
-    } else {
-      handover_execute(server, program, failure);
-    }
+    put_and_go(server, cause, program, failure);
   }
   engine_unpark(server->engine);
   server->handing_over = false;
   server->history = before;
   handover_hear(server);
-  return false;
 }
 
 /* -- should this process be killed ---------------------------------------------------------------------------------- */
@@ -372,9 +365,7 @@ bool server_take(struct server *server) {
 
 void server_taken(struct server *server) {
   const struct history *history = &server->history;
-  image_look_away();
   kept_forget();
-  fd_table_close_rest(false);
   if (server->left->live) {
     server_recovered(server);
     server->left = NULL;

@@ -269,7 +269,7 @@ bool server_replace_history(const struct server *server);
 bool server_may_hand_over(const struct server *server, struct failure *failure);
 /* Hands everything over to `program` (NULL: this one), which goes on with it, or at HISTORY_RESTART to the process that the
  * service manager starts next. Returns only if that cannot be, with all as it was. */
-bool server_hand_over(struct server *server, enum history_cause cause, const char *text, const char *program,
+void server_hand_over(struct server *server, enum history_cause cause, const char *text, const char *program,
                       struct failure *failure);
 /* What a pipeline tells while `handing_over` is heard later, if this process stays. */
 void server_hear_later(struct server *server, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault);

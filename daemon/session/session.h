@@ -176,7 +176,8 @@ bool session_may_share(const struct session *session);
 void session_attach_again(struct session *session, int fd);
 /* Frames that were dropped because they made the device fail again and again; `last` gets the name of the last, if any. */
 unsigned session_quarantined(const struct session *session, struct frame_name *last);
-struct flow *session_road(struct session *session);
+/* The flow of the session, if that is its number on the pipeline; for a sink of its own, too. */
+struct flow *session_own_flow(void *session, unsigned seat);
 
 /* -- from any thread ---------------------------------------------------------------------------------------------- */
 

@@ -79,13 +79,17 @@ const char *exec_program(void) { return call.program[0] ? call.program : NULL; }
 
 /* -- in ------------------------------------------------------------------------------------------------------------ */
 
-/* The variable names the image of the process before this one, and where the state lies in it; 0: only the journal is meant. */
-static enum exec_receipt exec_find(struct failure *failure) {
-  const char *text = getenv(VARIABLE);
-  char *rest;
-  if (!text) {
-    return fd_store_receive(failure) ? EXEC_WHOLE : failure->text[0] ? EXEC_UNUSABLE : EXEC_NONE;
+/* The manager keeps its own of each until it has read that it need not, and sockets of which it has one look like those of
+ * another daemon. */
+static void wait_for_manager(void) {
+  if (systemd_keeps() > 0) {
+    (void)systemd_has_read(); /* if it does not say so in time, that is how they look */
   }
+}
+
+/* The variable names the image of the process before this one, and where the state lies in it; 0: only the journal is meant. */
+static enum exec_receipt receive_by_variable(const char *text, struct failure *failure) {
+  char *rest;
   int fd = (int)strtol(text, &rest, 10);
   bool is_journal = strcmp(rest, ":0") == 0;
   call.state = (const void *)(uintptr_t)(*rest == ':' ? strtoull(rest + 1, NULL, 10) : 0);
@@ -98,22 +102,19 @@ static enum exec_receipt exec_find(struct failure *failure) {
     return EXEC_UNUSABLE;
   }
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (!is_journal) {
+    fd_table_receive(false);
+  }
   return is_journal ? EXEC_NONE : EXEC_WHOLE;
 }
 
-/* The manager keeps its own of each until it has read that it need not, and sockets of which it has one look like those of
- * another daemon. */
-static void wait_for_manager(void) {
-  if (systemd_keeps() > 0) {
-    (void)systemd_has_read(); /* if it does not say so in time, that is how they look */
-  }
-}
-
 enum exec_receipt exec_receive(struct failure *failure) {
-  enum exec_receipt receipt = exec_find(failure);
-  if (receipt == EXEC_WHOLE && !state_left()->by_manager) {
-    fd_table_receive(false);
-  } else if (receipt == EXEC_UNUSABLE) {
+  const char *text = getenv(VARIABLE);
+  enum exec_receipt receipt = text                        ? receive_by_variable(text, failure)
+                              : fd_store_receive(failure) ? EXEC_WHOLE
+                              : failure->text[0]          ? EXEC_UNUSABLE
+                                                          : EXEC_NONE;
+  if (receipt == EXEC_UNUSABLE) {
     wait_for_manager();
   }
   exec_hold(1); /* the start needs the others */

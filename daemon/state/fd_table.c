@@ -36,7 +36,7 @@ static struct {
   struct fd_table *table; /* in the image; NULL: none yet */
   bool lacks;             /* what is wanted and not in the table */
   atomic_bool marked;
-} own = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} own = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; /* what locks may also be part of another change */
 
 /* -- places ----------------------------------------------------------------------------------------------------------- */
 
@@ -177,29 +177,26 @@ void fd_table_want(int fd) {
   pthread_mutex_unlock(&own.lock);
 }
 
-static unsigned count_needed(void) {
+unsigned fd_table_needed(void) {
   unsigned needed = 0;
+  pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     needed += entry->wanted && !entry->passed;
   }
-  return needed;
-}
-
-unsigned fd_table_needed(void) {
-  pthread_mutex_lock(&own.lock);
-  unsigned needed = count_needed();
   pthread_mutex_unlock(&own.lock);
   return needed;
 }
 
-static bool forget_others(void) {
+bool fd_table_forget_others(void) {
   bool all = true;
+  pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     if (!entry->wanted) {
       let_go(entry);
     }
     all = (entry->wanted || forget(entry)) && all;
   }
+  pthread_mutex_unlock(&own.lock);
   return all;
 }
 
@@ -211,19 +208,12 @@ bool fd_table_keep(bool listeners_only, unsigned room) {
     entry->wanted = entry->wanted && (entry->listens || !listeners_only);
     others += entry->kept != 0 && !entry->wanted;
   }
-  if (count_needed() + others > room) { /* else the store would leave out others without a word */
-    forget_others();
+  if (fd_table_needed() + others > room) { /* else the store would leave out others without a word */
+    fd_table_forget_others();
   }
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     all = (!entry->wanted || entry->passed || keep(entry)) && all;
   }
-  pthread_mutex_unlock(&own.lock);
-  return all;
-}
-
-bool fd_table_forget_others(void) {
-  pthread_mutex_lock(&own.lock);
-  bool all = forget_others();
   pthread_mutex_unlock(&own.lock);
   return all;
 }
@@ -272,7 +262,7 @@ void fd_table_listen(int fd, const char *path, bool passed, bool is_new, const s
     entry->path = state_checksum(path, strlen(path));
     entry->file_device = file->st_dev;
     entry->file_inode = file->st_ino;
-    if (is_new && count_needed() + FD_TABLE_OTHERS < systemd_keeps()) {
+    if (is_new && fd_table_needed() + FD_TABLE_OTHERS < systemd_keeps()) {
       (void)keep(entry);
     }
   }
