@@ -179,7 +179,6 @@ static bool inputs_start_source(struct inputs *inputs, struct failure *failure) 
 }
 
 bool inputs_start(struct inputs *inputs, struct failure *failure) {
-  inputs_cut(inputs);
   if (!inputs_start_source(inputs, failure)) {
     return false;
   }
@@ -362,7 +361,7 @@ struct session *inputs_session(const struct inputs *inputs, unsigned producer) {
 unsigned inputs_producers(const struct inputs *inputs) {
   unsigned count = 0;
   for (unsigned i = 0; i < inputs->count; i++) {
-    count += inputs->seats[i].client.fd >= 0;
+    count += inputs->seats[i].client.fd >= 0 && !inputs->seats[i].cut;
   }
   return count;
 }

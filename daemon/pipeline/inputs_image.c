@@ -74,7 +74,7 @@ bool inputs_adopt_seat(const struct inputs *inputs, struct producer *producer, s
 bool inputs_seat_is_sound(const struct producer *producer) {
   const struct session *session = producer->session;
   bool has_source = session_has_source(session);
-  return (!has_source || (producer->client.fd >= 0 && session_shares(session) == producer->shares)) &&
+  return (!has_source || (producer->client.fd >= 0 && (producer->shares || !session_shares(session)))) &&
          (!producer->shares || session_may_share(session));
 }
 
@@ -85,45 +85,6 @@ void inputs_revive_seat(struct producer *producer) {
   }
   producer->used = true; /* that may be newer than what the control loop said last */
   producer->cut = producer->client.fd >= 0 && revival != SESSION_NEVER_BEGAN && revival != SESSION_GOES_ON;
-}
-
-static void log_cut(const struct inputs *inputs, const struct producer *producer) {
-  bool is_cut = session_revival(producer->session) == SESSION_CUT;
-  log_event(is_cut ? LOG_CUT_OFF : LOG_DISCONNECTED, inputs->config->name, "producer pid %d (user %u) %s%s",
-            (int)producer->client.pid, (unsigned)producer->client.uid,
-            is_cut ? "is cut off: the process before was killed while it read from it or wrote to it" : "had ended",
-            is_cut && inputs->endpoint.kind == ENDPOINT_FIFO ? "; what it writes is thrown away until it closes the FIFO" : "");
-}
-
-/* A FIFO stays open for the next writer. */
-static void seat_cut(struct inputs *inputs, struct producer *producer) {
-  if (inputs->endpoint.kind == ENDPOINT_FIFO) {
-    inputs->endpoint.fd = producer->client.fd;
-  } else {
-    rights_close(producer->client.fd);
-    inputs->ended |= inputs->config->source.endpoint != CONFIG_SOCKET;
-  }
-  producer->client.fd = -1;
-  producer->cut = false;
-  if (producer->shares) {
-    producer_renew(producer);
-  }
-}
-
-/* Whether the FIFO may hold the rest of a frame that the killed process had begun to read. */
-static bool is_amid(const struct inputs *inputs) {
-  enum session_revival revival = session_revival(inputs->seats[0].session);
-  return inputs->endpoint.kind == ENDPOINT_FIFO && revival == SESSION_CUT;
-}
-
-void inputs_cut(struct inputs *inputs) {
-  inputs->discards |= is_amid(inputs);
-  for (unsigned i = 0; i < inputs->count; i++) {
-    if (inputs->seats[i].cut) {
-      log_cut(inputs, &inputs->seats[i]);
-      seat_cut(inputs, &inputs->seats[i]);
-    }
-  }
 }
 
 /* A producer that was handed over keeps its seat: that its user may not have it any more is only logged. */

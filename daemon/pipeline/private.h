@@ -111,8 +111,6 @@ bool inputs_adopt_seat(const struct inputs *inputs, struct producer *producer, s
 bool inputs_seat_is_sound(const struct producer *producer);
 /* Finds out what became of the seat's producer when the process before this one was killed. */
 void inputs_revive_seat(struct producer *producer);
-/* Lets go of producers that cannot go on after a kill. */
-void inputs_cut(struct inputs *inputs);
 /* Everybody goes on where the process before this one stopped. */
 void inputs_continue(struct inputs *inputs);
 
