@@ -254,12 +254,12 @@ static enum file_change compare_file(const char *path, const struct config *conf
 static bool give_up(const char *why, const char *keys, bool ends, enum exit_status *status) {
   sigset_t held;
   signals_held(&held);
-  exec_allow_signals(&held);
+  pthread_sigmask(SIG_SETMASK, &held, NULL); /* the others have waited since exec */
   log_open(CONFIG_LOG_INFO);
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: the state that was left is of no use: %s%s", ends ? EXEC_ENDS : EXEC_BEGINS_ANEW,
             why, keys);
   *status = EXIT_STATUS_INTERNAL;
-  if (gpu_has_begun()) {
+  if (!ends && gpu_has_begun()) {
     struct failure failure;
     log_flush();
     exec_start_over(false, &failure);

@@ -52,7 +52,8 @@ help_of() { # PROGRAM, with the help of each command where commands have one of 
 # A program finds the library by pkg-config, and each call in it has its manual page.
 export PKG_CONFIG_PATH=$root/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
 read -ra found < <(pkg-config --cflags --libs framed)
-"${CC:-gcc}" -o "$root/example" "$root/usr/share/doc/framed/examples/example.c" "${found[@]}" || fail "the example does not build"
+read -ra compiler <<<"${CC:-gcc}" # it may be more than a word, as "ccache gcc" is
+"${compiler[@]}" -o "$root/example" "$root/usr/share/doc/framed/examples/example.c" "${found[@]}" || fail "the example does not build"
 answer=$(LD_LIBRARY_PATH=$root/usr/lib "$root/example" "$root/none.sock" 2>&1 || true)
 [[ $answer == *"cannot connect to $root/none.sock"* ]] || fail "the example says: $answer"
 answer=$(LD_LIBRARY_PATH=$root/usr/lib ldd "$root/example")

@@ -29,7 +29,6 @@ void history_begin(struct history *history, int64_t now) {
   history->gap = now > history->stopped ? now - history->stopped : 1;
   history->total += history->gap;
   history->suspects = false;
-  history->broken = 0;
   history->longest = history->gap > history->longest ? history->gap : history->longest;
 }
 

@@ -37,7 +37,6 @@ struct history {
   int64_t total;                  /* ns of all gaps */
   uint64_t closed;                /* connections that crashes cost */
   bool suspects;                  /* a device failed, and nothing has served since */
-  unsigned broken;                /* that of which number failed at this start as well and is to be left out, plus 1; or 0 */
   int64_t faults[HISTORY_FAULTS]; /* when devices failed lately: CLOCK_MONOTONIC ns, the latest first */
 };
 

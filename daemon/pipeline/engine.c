@@ -108,8 +108,7 @@ static void on_thread(void *context, pthread_t thread) {
 
 /* -- both ---------------------------------------------------------------------------------------------------- */
 
-struct engine *engine_open(const struct config *config, const struct engine *left, const struct engine_broken *broken,
-                           struct failure *failure) {
+struct engine *engine_open(const struct config *config, const struct engine *left, struct failure *failure) {
   struct engine *engine = image_new(IMAGE_ENGINE, sizeof *engine);
   if (!engine) {
     engine_out_of_memory(failure);
@@ -120,7 +119,7 @@ struct engine *engine_open(const struct config *config, const struct engine *lef
   engine->realtime.priority -= engine->realtime.priority > 1;  /* a lane that wakes up goes first */
   gpu_on_thread(on_thread, &engine->realtime);
   if (!realtime_check(&config->realtime, failure) || !realtime_lock(&config->realtime, failure) ||
-      !engine_open_devices(engine, config, left, broken, failure) || !open_lanes(engine, config, failure)) {
+      !engine_open_devices(engine, config, left, failure) || !open_lanes(engine, config, failure)) {
     return engine_close(engine);
   }
   return engine;

@@ -32,19 +32,15 @@ struct engine_absent {
 };
 extern const char *const engine_absence_names[];
 
-/* The device that the process before this one found broken while it started; `number` NO_DEVICE: none. */
-struct engine_broken {
-  unsigned number;
-  const char *text;
-};
-
 /* Opens the devices that the configuration names, but for those that are left out, then starts the lanes. `left`: where the
  * engine of the process before lay, which knew something about them; or NULL. A device that cannot be opened is left out, if
  * every pipeline has another one. Blocks. NULL on error. */
-struct engine *engine_open(const struct config *config, const struct engine *left, const struct engine_broken *broken,
-                           struct failure *failure);
+struct engine *engine_open(const struct config *config, const struct engine *left, struct failure *failure);
 /* Before an orderly end: what was measured of the devices is for the next process to know. */
 void engine_keep(struct engine *engine);
+/* What `left`, the engine of the process before, knows of devices that are left out is what this one knows: for the next image,
+ * which takes it up once more. */
+bool engine_keep_absents(const struct engine *engine, const struct engine *left);
 /* Begins with the devices of the engine that lay at that address in the process before, while there is one thread. */
 void engine_begin(const struct engine *address);
 /* Ends the lanes and closes the devices; nothing may be left on them. NULL is fine; returns NULL. */
@@ -80,6 +76,8 @@ const struct engine_absent *engine_find_absent(const struct engine *engine, unsi
 bool engine_can_spare(const struct engine *engine, const struct config *config, unsigned number, const char **pipeline);
 /* From the next process on that device is left out, or comes back. */
 void engine_leave_out(struct engine *engine, unsigned number, enum engine_absence why, const char *text);
+/* The same of one that is broken, which the log says. */
+void engine_leave_broken_out(struct engine *engine, unsigned number, const char *reason, const char *remedy);
 void engine_take_back(struct engine *engine, unsigned number);
 
 /* -- sessions on devices -- */

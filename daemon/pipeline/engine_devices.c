@@ -190,6 +190,12 @@ static bool adopt_known(struct engine *engine, const struct engine *address) {
   return sound;
 }
 
+bool engine_keep_absents(const struct engine *engine, const struct engine *address) {
+  const struct engine *left = image_left_at(address, IMAGE_ENGINE, sizeof *left);
+  return left && image_left_set(left->absents, engine->absents, sizeof engine->absents) &&
+         image_left_set(&left->absent_count, &engine->absent_count, sizeof engine->absent_count);
+}
+
 /* Of what makes no sense the devices are opened later, or not at all. */
 void engine_begin(const struct engine *address) {
   const struct engine *left = image_left_at(address, IMAGE_ENGINE, sizeof *left);
@@ -250,7 +256,7 @@ static bool may_leave_out(const struct engine *engine, const struct config *conf
   return engine_can_spare(engine, config, index, NULL) && (engine->known[index].is_known || index < count_devices(config));
 }
 
-static void leave_broken_out(struct engine *engine, unsigned index, const char *reason, const char *remedy) {
+void engine_leave_broken_out(struct engine *engine, unsigned index, const char *reason, const char *remedy) {
   char text[ENGINE_TEXT];
   snprintf(text, sizeof text, "%s%s%s", reason, remedy[0] ? "; " : "", remedy);
   if (engine->known[index].is_known) {
@@ -267,7 +273,7 @@ static bool open_or_leave_out(struct engine *engine, const struct config *config
   if (!may_leave_out(engine, config, index)) {
     return false;
   }
-  leave_broken_out(engine, index, failure->text, failure->remedy);
+  engine_leave_broken_out(engine, index, failure->text, failure->remedy);
   return true;
 }
 
@@ -318,16 +324,13 @@ static bool open_all(struct engine *engine, const struct config *config, struct 
 }
 
 bool engine_open_devices(struct engine *engine, const struct config *config, const struct engine *left,
-                         const struct engine_broken *broken, struct failure *failure) {
+                         struct failure *failure) {
   engine->devices = calloc(ENGINE_MOST_DEVICES, sizeof *engine->devices);
   if (!engine->devices) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
   }
   if (left && !adopt_known(engine, left)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the devices makes no sense");
-  }
-  if (broken->number < ENGINE_MOST_DEVICES && engine_can_spare(engine, config, broken->number, NULL)) {
-    leave_broken_out(engine, broken->number, broken->text, "");
   }
   gpu_expect(most_slots(engine, config)); /* before the driver is asked for anything */
   engine->there = names_all(config) ? count_devices(config) : 0;

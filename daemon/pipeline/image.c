@@ -18,9 +18,13 @@ bool pipeline_may_start_later(const struct pipeline *pipeline) {
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
 
-unsigned pipeline_running_frames(const struct pipeline *pipeline) { return inputs_running(pipeline->inputs); }
-
-void pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone) { inputs_suspect(pipeline->inputs, failed, alone); }
+unsigned pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone) {
+  unsigned running = 0;
+  for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
+    running += session_suspect(inputs_session(pipeline->inputs, i), failed, alone);
+  }
+  return running;
+}
 
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again) {
   return stops_again || (pipeline->state < PIPELINE_STOPPED && !pipeline->cut);
@@ -49,13 +53,6 @@ void pipeline_keep(struct pipeline *pipeline, bool live) {
 
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
-/* A pipeline that could not start yet but has readers starts now, with these readers; not after a kill, since only readers of
- * running pipelines were at work. */
-static enum pipeline_state state_of(const struct pipeline *left, enum pipeline_state state) {
-  bool is_ready = state == PIPELINE_STARTING && !state_left()->live && outputs_left_readers(left->outputs);
-  return is_ready ? PIPELINE_RUNNING : state;
-}
-
 bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left) {
   enum pipeline_state state = (unsigned)left->state >= PIPELINE_STOPPING ? left->before : left->state;
   bool sound = (unsigned)state < PIPELINE_STOPPING && IMAGE_IS_FLAG(left->accounted) && IMAGE_IS_FLAG(left->begins_anew) &&
@@ -68,7 +65,9 @@ bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left) {
     pipeline->was_late = state == PIPELINE_STARTING;
     pipeline->accounted =
         left->accounted && !state_left()->by_manager; /* a process that systemd starts does not go on stopping */
-    pipeline->continues_as = state_of(left, state);
+    /* one that could not start yet but has readers starts now, with these; after a kill only running ones had any at work */
+    bool is_ready = pipeline->was_late && !state_left()->live && outputs_left_readers(left->outputs);
+    pipeline->continues_as = is_ready ? PIPELINE_RUNNING : state;
     pipeline->continues = pipeline->continues_as != PIPELINE_STARTING && (!left->begins_anew || state_left()->live);
   }
   return sound;
@@ -88,12 +87,19 @@ static void note_condemned(struct pipeline *pipeline, unsigned count) {
 
 static struct flow *flow_of(void *context, unsigned producer) {
   const struct pipeline *pipeline = context;
-  return producer < inputs_seats(pipeline->inputs) ? session_road(inputs_session(pipeline->inputs, producer)) : NULL;
+  return producer < inputs_seats(pipeline->inputs) ? session_own_flow(inputs_session(pipeline->inputs, producer), producer)
+                                                   : NULL;
 }
 
 bool pipeline_adopt_outputs(struct pipeline *pipeline, const struct pipeline *left, struct failure *failure) {
-  pipeline->now_condemned = inputs_condemned(pipeline->inputs, &pipeline->last_condemned);
+  const struct inputs *inputs = pipeline->inputs;
+  for (unsigned i = 0; i < inputs_seats(inputs); i++) {
+    pipeline->now_condemned += session_quarantined(inputs_session(inputs, i), &pipeline->last_condemned);
+  }
   note_condemned(pipeline, pipeline->now_condemned);
-  return (!pipeline->outputs || outputs_adopt(pipeline->outputs, left->outputs, flow_of, pipeline, failure)) &&
-         inputs_taken(pipeline->inputs, failure);
+  bool taken = !pipeline->outputs || outputs_adopt(pipeline->outputs, left->outputs, flow_of, pipeline, failure);
+  for (unsigned i = 0; i < inputs_seats(inputs) && taken; i++) {
+    taken = session_taken(inputs_session(inputs, i), failure);
+  }
+  return taken;
 }

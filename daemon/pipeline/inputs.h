@@ -57,13 +57,6 @@ void inputs_on_event(struct inputs *inputs, const struct session_event *event);
 
 /* Has the next process get their descriptors; `live`: should this one be killed. */
 void inputs_keep(const struct inputs *inputs, bool live);
-/* Frames of its sessions that are on devices, and what is said of them: see session_suspect(). */
-unsigned inputs_running(const struct inputs *inputs);
-void inputs_suspect(struct inputs *inputs, bool failed, bool alone);
-/* After the sink was taken, too: see session_taken(). */
-bool inputs_taken(const struct inputs *inputs, struct failure *failure);
-/* See session_quarantined(). */
-unsigned inputs_condemned(const struct inputs *inputs, struct frame_name *last);
 
 /* Other stages in place of those in force: see session_prepare_stages(). The seats are frozen for as long: memory that their
  * sessions need anew is made afterwards. Gives whether none is being made, as must be before the stages are prepared. */

@@ -30,20 +30,6 @@ void inputs_keep(const struct inputs *inputs, bool live) {
   }
 }
 
-unsigned inputs_running(const struct inputs *inputs) {
-  unsigned running = 0;
-  for (unsigned i = 0; i < inputs->count; i++) {
-    running += session_running(inputs->seats[i].session);
-  }
-  return running;
-}
-
-void inputs_suspect(struct inputs *inputs, bool failed, bool alone) {
-  for (unsigned i = 0; i < inputs->count; i++) {
-    session_suspect(inputs->seats[i].session, failed, alone);
-  }
-}
-
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
 bool inputs_adopt(struct inputs *inputs, const struct inputs *address) {
@@ -102,17 +88,11 @@ void inputs_revive_seat(struct producer *producer) {
 }
 
 static void log_cut(const struct inputs *inputs, const struct producer *producer) {
-  const char *name = inputs->config->name;
-  bool is_fifo = inputs->endpoint.kind == ENDPOINT_FIFO;
-  if (session_revival(producer->session) != SESSION_CUT) {
-    log_event(LOG_DISCONNECTED, name, "producer pid %d (user %u) had ended", (int)producer->client.pid,
-              (unsigned)producer->client.uid);
-  } else {
-    log_event(LOG_CUT_OFF, name, "producer pid %d (user %u) is cut off: the process before was killed while it %s%s",
-              (int)producer->client.pid, (unsigned)producer->client.uid,
-              inputs->config->sink.endpoint == CONFIG_REPLY ? "read from it or wrote to it" : "read from it",
-              is_fifo ? "; what it writes is thrown away until it closes the FIFO" : "");
-  }
+  bool is_cut = session_revival(producer->session) == SESSION_CUT;
+  log_event(is_cut ? LOG_CUT_OFF : LOG_DISCONNECTED, inputs->config->name, "producer pid %d (user %u) %s%s",
+            (int)producer->client.pid, (unsigned)producer->client.uid,
+            is_cut ? "is cut off: the process before was killed while it read from it or wrote to it" : "had ended",
+            is_cut && inputs->endpoint.kind == ENDPOINT_FIFO ? "; what it writes is thrown away until it closes the FIFO" : "");
 }
 
 /* A FIFO stays open for the next writer. */
@@ -144,22 +124,6 @@ void inputs_cut(struct inputs *inputs) {
       seat_cut(inputs, &inputs->seats[i]);
     }
   }
-}
-
-bool inputs_taken(const struct inputs *inputs, struct failure *failure) {
-  bool taken = true;
-  for (unsigned i = 0; i < inputs->count && taken; i++) {
-    taken = session_taken(inputs->seats[i].session, failure);
-  }
-  return taken;
-}
-
-unsigned inputs_condemned(const struct inputs *inputs, struct frame_name *last) {
-  unsigned quarantined = 0;
-  for (unsigned i = 0; i < inputs->count; i++) {
-    quarantined += session_quarantined(inputs->seats[i].session, last);
-  }
-  return quarantined;
 }
 
 /* A producer that was handed over keeps its seat: that its user may not have it any more is only logged. */

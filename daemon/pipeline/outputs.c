@@ -168,10 +168,12 @@ static bool outputs_start_accepting(struct outputs *outputs, struct failure *fai
   return outputs->acceptor;
 }
 
-/* Readers and handshakes go on where the process before this one stopped. */
+/* Readers and handshakes go on where the process before this one stopped; a file is looked at, which somebody may have moved
+ * since. */
 static bool outputs_go_on(struct outputs *outputs) {
   outputs_charge_again(outputs);
   sink_continue(outputs->sink);
+  outputs_look(outputs);
   if (outputs->handshakes) {
     handshakes_adopt(outputs->handshakes, outputs->left_handshakes);
   }
@@ -181,7 +183,6 @@ static bool outputs_go_on(struct outputs *outputs) {
 /* A file that was handed over is attached already. */
 bool outputs_start(struct outputs *outputs, struct failure *failure) {
   log_cuts(outputs);
-  outputs_follow_name(outputs);
   bool started = outputs->listener                         ? outputs_start_accepting(outputs, failure)
                  : outputs->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outputs, failure)
                  : outputs->endpoint.fd < 0                ? outputs->continues

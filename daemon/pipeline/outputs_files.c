@@ -13,7 +13,6 @@
 #include "daemon/measure/clock.h"
 #include "daemon/pipeline/private.h"
 #include "daemon/state/fd_store.h"
-#include "daemon/state/fd_table.h"
 
 #define HOLD     NS_PER_S        /* how long a segment goes on whose next one cannot begin */
 #define PATIENCE (10 * NS_PER_S) /* with a disk that takes all of a segment, before anybody says that it hangs */
@@ -62,7 +61,6 @@ static bool outputs_open_segment(struct outputs *outputs, struct failure *failur
 
 bool outputs_attach_file(struct outputs *outputs, struct failure *failure) {
   int fd = outputs->endpoint.fd;
-  fd_table_enter(fd); /* should this process be killed right now, results are to go on in it */
   if (!outputs_attach(outputs, &(struct client){.fd = fd}, &(struct quota_charge){0}, failure)) {
     return false;
   }

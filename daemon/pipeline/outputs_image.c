@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/base/log.h"
 #include "daemon/base/rights.h"
 #include "daemon/pipeline/private.h"
 #include "daemon/sink/results.h"
@@ -46,8 +45,9 @@ static void adopt_reader(struct outputs *outputs, struct reader_entry *place, co
   bool cut = true;
   int fd = reader ? fd_table_take(reader->fd) : -1;
   if (fd >= 0) {
-    place->reader = sink->operations->is_file ? reader_adopt_file(sink, reader, fd, &torn)
-                                              : reader_adopt(sink, reader, fd, flow, context, &cut);
+    bool is_file = sink->operations->is_file;
+    outputs->file.fd = is_file && outputs->endpoint.kind == ENDPOINT_FILE ? fd : -1;
+    place->reader = is_file ? reader_adopt_file(sink, reader, fd, &torn) : reader_adopt(sink, reader, fd, flow, context, &cut);
   }
   outputs->cut = state_left()->live ? torn : 0;
   if (place->reader && left->control.fd >= 0 && !take_control(outputs, place, reader, fd_table_take(left->control.fd))) {
@@ -170,44 +170,4 @@ bool outputs_adopt(struct outputs *outputs, const struct outputs *address, sink_
   return (sound && adopt_ends(outputs, left, failure)) ||
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the readers of '%s' makes no sense",
                      outputs->config->name);
-}
-
-/* -- a file and its name ------------------------------------------------------------------------------------------------ */
-
-static bool open_anew(const struct outputs *outputs, struct endpoint *endpoint, struct failure *failure) {
-  if (!endpoint_open_sink(&outputs->config->sink, endpoint, failure)) {
-    return false;
-  }
-  bool is_fit = sink_prepare_file(outputs->config, &outputs->format, endpoint->fd, failure);
-  if (!is_fit) {
-    endpoint_close(endpoint);
-  }
-  return is_fit;
-}
-
-/* The file is the sink's one reader, of which the sink has not been told yet. */
-void outputs_follow_name(struct outputs *outputs) {
-  const char *path = outputs->config->sink.path;
-  const struct sink *sink = outputs->sink;
-  bool gone, is_file = outputs->continues && !outputs->listener && outputs->endpoint.kind == ENDPOINT_FILE && sink->continuing;
-  outputs->file.fd = is_file ? sink->continuing->fd : outputs->file.fd;
-  if (!is_file || strcmp(path, "-") == 0 || sink->torn || sink_rotates(&outputs->config->sink)) {
-    return;
-  }
-  struct reader *reader = sink->continuing;
-  struct endpoint anew;
-  struct failure failure;
-  if (!endpoint_has_moved(path, reader->fd, &gone) && !gone) {
-    return;
-  }
-  if (!open_anew(outputs, &anew, &failure)) {
-    log_event(LOG_FAILED, outputs->config->name, "somebody has taken '%s' away, and results go on into the old one: %s", path,
-              failure.text);
-    return;
-  }
-  log_event(LOG_MOVED, outputs->config->name, "somebody has taken '%s' away: results go on into a new one", path);
-  close(reader->fd);
-  reader->fd = outputs->file.fd = anew.fd;
-  reader->continues = false; /* the reader begins at the end of the new file */
-  fd_table_mark();
 }

@@ -120,9 +120,8 @@ void pipeline_end_restage(struct pipeline *pipeline);
 
 /* -- over the end of a process, while no lane runs ------------------------------------------------------------------- */
 
-/* How many of its frames are on devices; and, if one `failed`, says that these are suspected (`alone`: there was but one). */
-unsigned pipeline_running_frames(const struct pipeline *pipeline);
-void pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone);
+/* What is said of its frames that are on devices, and how many these are: see session_suspect(). */
+unsigned pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone);
 /* Whether the pipeline may be handed over: it was not told to stop, or whoever takes it will tell it again. */
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
 /* Before a hand-over, while no lane runs: the recording gets back its file, so that it takes what is still to be written. */

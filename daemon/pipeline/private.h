@@ -59,7 +59,7 @@ struct engine {
 
 /* engine_devices.c */
 bool engine_open_devices(struct engine *engine, const struct config *config, const struct engine *left,
-                         const struct engine_broken *broken, struct failure *failure);
+                         struct failure *failure);
 void engine_close_devices(struct engine *engine);
 struct opened *engine_find_opened(const struct engine *engine, unsigned index); /* NULL: it was not opened */
 /* Devices that the pipeline names, and those that are left out, of which one may still be open: a bit for each. */
@@ -204,11 +204,6 @@ struct outputs {
 };
 
 static inline bool outputs_is_socket(const struct outputs *outputs) { return outputs->config->sink.endpoint == CONFIG_SOCKET; }
-
-/* -- outputs_image.c ------------------------------------------------------------------------------------------------ */
-
-/* Between two results, leaves a file that somebody has moved or removed since for a new one. */
-void outputs_follow_name(struct outputs *outputs);
 
 /* -- outputs_files.c ------------------------------------------------------------------------------------------------- */
 

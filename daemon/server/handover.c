@@ -27,8 +27,6 @@
 #define FILE_TIME (80 * NS_PER_MS)  /* for a request to a file, while all lanes stand still, */
 #define LAST_TIME (500 * NS_PER_MS) /* and where the process ends anyway */
 
-#define ENDED_WITHOUT_A_WORD "the process before ended without a word"
-
 enum { ROUNDS = 64, MOST_FILES = 1024 /* of models and stages */ };
 
 /* What a process leaves is found from here: the addresses of its pipelines follow, its files ("number path" and a zero each),
@@ -119,15 +117,19 @@ static void handover_settle(struct server *server) {
   }
 }
 
+static unsigned suspect_all(struct server *server, bool failed, bool alone) {
+  unsigned running = 0;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    running += pipeline_suspect(server->pipelines[i], failed, alone);
+  }
+  return running;
+}
+
 /* Frames on devices are suspected of a fault, and a frame that was alone there even more: the driver ends all devices of a
  * process with one of them, so that which one failed is not known. */
 static void suspect(struct server *server, bool fault) {
-  unsigned running = 0;
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
-    running += pipeline_running_frames(server->pipelines[i]);
-  }
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
-    pipeline_suspect(server->pipelines[i], fault, running == 1);
+  if (suspect_all(server, fault, false) == 1) {
+    suspect_all(server, fault, true);
   }
 }
 
@@ -140,27 +142,19 @@ bool server_may_hand_over(const struct server *server, struct failure *failure) 
          failure_set(failure, EXIT_STATUS_INTERNAL, "try again later", "the daemon starts, stops or exchanges pipelines");
 }
 
-static bool no_memory(struct failure *failure) {
-  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the state cannot be kept: not enough memory");
-}
-
-static bool handover_execute(struct server *server, const char *program, struct failure *failure) {
-  void *state = handover_put(server, true, false);
-  if (!state) {
-    return no_memory(failure);
-  }
+static void handover_execute(const char *program, void *state, struct failure *failure) {
   log_flush();
   listener_withhold_new(); /* new sockets are a reload's, which the next image begins again if it does not stop */
   exec_execute(program, state, failure);
   listener_allow_new();
-  return false;
 }
 
-/* Lanes stand still. Returns false if the service manager does not take everything. */
-static bool handover_leave(struct server *server, struct failure *failure) {
-  void *state = handover_put(server, false, false);
-  bool left = state ? fd_store_keep(state, failure) : no_memory(failure);
-  for (unsigned i = 0; left && i < server->pipeline_count; i++) {
+/* Returns if the service manager does not take everything. */
+static void handover_leave(struct server *server, void *state, struct failure *failure) {
+  if (!fd_store_keep(state, failure)) {
+    return;
+  }
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
     const char *path = pipeline_awaited_file(server->pipelines[i], INT64_MAX);
     if (path) {
       log_event(LOG_HANGS, pipeline_config(server->pipelines[i])->name,
@@ -168,21 +162,11 @@ static bool handover_leave(struct server *server, struct failure *failure) {
     }
     pipeline_log_account(server->pipelines[i]);
   }
-  if (left) {
-    log_event(LOG_LEFT, NULL, "%u descriptors are left to the next process", fd_table_needed());
-    log_flush();
-    server_close_sockets();
-    _exit(EXIT_STATUS_OK);
-  }
-  return false;
+  log_event(LOG_LEFT, NULL, "%u descriptors are left to the next process", fd_table_needed());
+  log_flush();
+  server_close_sockets();
+  _exit(EXIT_STATUS_OK);
 }
-
-/* What is done once lanes stand still: at HISTORY_RESTART this process ends, else `program` is executed (NULL: this one). */
-struct exchange {
-  enum history_cause cause;
-  const char *text;
-  const char *program;
-};
 
 static bool handover_park(struct server *server, enum history_cause cause, int64_t now, struct failure *failure) {
   /* after a fault frames do not move anyway, and no pipeline could go on without its file */
@@ -219,51 +203,45 @@ static void handover_hear(struct server *server) {
   }
 }
 
-static void recall_recordings(struct server *server) {
+/* Lanes stand still. */
+static void put_and_go(struct server *server, enum history_cause cause, const char *program, struct failure *failure) {
+  handover_settle(server);
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_recall_recording(server->pipelines[i]);
   }
+  handover_settle(server);
+  suspect(server, cause == HISTORY_FAULT);
+  void *state = handover_put(server, cause != HISTORY_RESTART, false);
+  if (!state) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the state cannot be kept: not enough memory");
+  } else if (cause == HISTORY_RESTART) {
+    handover_leave(server, state, failure);
+  } else {
+    handover_execute(program, state, failure);
+  }
 }
 
-static bool exchange(struct server *server, const struct exchange *how, struct failure *failure) {
+void server_hand_over(struct server *server, enum history_cause cause, const char *text, const char *program,
+                      struct failure *failure) {
   if (!server_may_hand_over(server, failure)) {
-    return false;
+    return;
   }
   if (!image_may_follow()) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the system has no memory that outlives a process, or not enough");
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the system has no memory that outlives a process, or not enough");
+    return;
   }
   struct history before = server->history;
   int64_t now = clock_now();
-  history_end(&server->history, how->cause, how->text, now);
+  history_end(&server->history, cause, text, now);
   server->handing_over = true;
-  server->cause = how->cause;
-  if (handover_park(server, how->cause, now, failure)) {
-    handover_settle(server);
-    recall_recordings(server);
-    handover_settle(server);
-    suspect(server, how->cause == HISTORY_FAULT);
-    if (how->cause == HISTORY_RESTART) {
-      handover_leave(server, failure);
-    } else {
-      handover_execute(server, how->program, failure);
-    }
+  server->cause = cause;
+  if (handover_park(server, cause, now, failure)) {
+    put_and_go(server, cause, program, failure);
   }
   engine_unpark(server->engine);
   server->handing_over = false;
   server->history = before;
   handover_hear(server);
-  return false;
-}
-
-bool server_hand_over(struct server *server, enum history_cause cause, const char *text, const char *program,
-                      struct failure *failure) {
-  const struct exchange how = {.cause = cause, .text = text, .program = program};
-  return exchange(server, &how, failure);
-}
-
-bool server_leave(struct server *server, const char *text, struct failure *failure) {
-  const struct exchange how = {.cause = HISTORY_RESTART, .text = text};
-  return exchange(server, &how, failure);
 }
 
 /* -- should this process be killed ---------------------------------------------------------------------------------- */
@@ -294,17 +272,15 @@ void server_note_journal(struct server *server) {
 }
 
 void server_note(struct server *server) {
-  if (fd_store_is_there()) {
-    server_note_journal(server);
-    fd_table_mark();
-    server_note_state(server);
-  }
+  server_note_journal(server);
+  fd_table_mark();
+  server_note_state(server);
 }
 
 /* While pipelines are exchanged the last state stands: what it names is there until the next one is written. */
 void server_note_state(struct server *server) {
   struct failure later;
-  if (!fd_table_is_marked() || !fd_store_is_there() || !server_may_hand_over(server, &later)) {
+  if (!fd_table_is_marked() || systemd_keeps() == 0 || !server_may_hand_over(server, &later)) {
     return;
   }
   fd_store_keep_state(handover_put(server, false, true));
@@ -314,7 +290,7 @@ void server_note_state(struct server *server) {
 /* The process before was killed, as far as anybody knows at its last beat. */
 static void note_crash(struct server *server) {
   struct image_heartbeat heartbeat = fd_store_last_heartbeat();
-  history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, heartbeat.last);
+  history_end(&server->history, HISTORY_CRASH, "the process before ended without a word", heartbeat.last);
   server->lost_clients = heartbeat.clients;
 }
 
@@ -322,21 +298,24 @@ void server_recover(struct server *server) {
   server->recovers = fd_store_recover(&server->history);
   if (server->recovers) {
     note_crash(server);
-    server->history.closed += server->lost_clients;
   }
 }
 
+/* Besides connections that were cut off, those that were being made have gone. */
 void server_recovered(struct server *server) {
+  uint64_t here = server->left ? count_clients(server) : 0;
+  uint64_t lost = server->lost_clients > here ? server->lost_clients - here : 0;
+  server->history.closed += lost;
   history_begin(&server->history, clock_now());
-  log_event(LOG_RECOVERED, NULL, ENDED_WITHOUT_A_WORD " %.0f ms ago; its %llu connections were closed",
-            (double)server->history.gap / (double)NS_PER_MS, (unsigned long long)server->lost_clients);
+  log_event(LOG_RECOVERED, NULL,
+            "the process before ended without a word %.0f ms ago: %llu connections go on, %llu were closed",
+            (double)server->history.gap / (double)NS_PER_MS, (unsigned long long)here, (unsigned long long)lost);
 }
 
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
 static const struct server *left_server(const struct server *server) {
-  const struct roster *roster = server->left ? roster_of(server->left) : NULL;
-  return roster ? image_left_at(roster->server, IMAGE_SERVER, sizeof *server) : NULL;
+  return image_left_at(roster_of(server->left)->server, IMAGE_SERVER, sizeof *server);
 }
 
 const struct engine *server_left_engine(const struct server *server) {
@@ -344,8 +323,7 @@ const struct engine *server_left_engine(const struct server *server) {
 }
 
 const struct pipeline *server_left_pipeline(const struct server *server, unsigned index) {
-  const struct roster *roster = server->left ? roster_of(server->left) : NULL;
-  return roster && index < roster->pipelines ? roster->pipeline[index] : NULL;
+  return server->left ? roster_of(server->left)->pipeline[index] : NULL;
 }
 
 bool server_replace_history(const struct server *server) {
@@ -385,27 +363,15 @@ bool server_take(struct server *server) {
   return true;
 }
 
-/* A process before this one was killed. Besides connections that were cut off, those that were being made have gone. */
-static void revived(struct server *server) {
-  uint64_t here = count_clients(server);
-  uint64_t lost = server->lost_clients > here ? server->lost_clients - here : 0;
-  server->history.closed += lost;
-  history_begin(&server->history, clock_now());
-  log_event(LOG_RECOVERED, NULL, ENDED_WITHOUT_A_WORD " %.0f ms ago: %llu connections go on, %llu were closed",
-            (double)server->history.gap / (double)NS_PER_MS, (unsigned long long)here, (unsigned long long)lost);
-}
-
 void server_taken(struct server *server) {
   const struct history *history = &server->history;
-  bool was_killed = server->left->live;
-  image_look_away();
   kept_forget();
-  fd_table_close_rest(false);
-  server->left = NULL;
-  if (was_killed) {
-    revived(server);
+  if (server->left->live) {
+    server_recovered(server);
+    server->left = NULL;
     return;
   }
+  server->left = NULL;
   history_begin(&server->history, clock_now());
   bool said = history->cause == HISTORY_FAULT; /* a fault has a log entry of its own */
   log_event(LOG_HANDED_OVER, NULL, "everything goes on after %.0f ms, with all connections%s%s",

@@ -12,7 +12,6 @@
 #include "daemon/base/systemd.h"
 #include "daemon/server/private.h"
 #include "daemon/state/exec.h"
-#include "daemon/state/fd_store.h"
 
 enum { FAULT_LIMIT_MS = 2000 }; /* for the lanes to account for their frames after a fault, and for a reload to be over */
 
@@ -102,7 +101,7 @@ static void leave_now(struct server *server) {
   server->limit = loop_timer_close(server->limit);
   server->leaving = false; /* once: if it fails, what pipelines told meanwhile does not begin it again */
   exec_use_reserve();
-  server_leave(server, "the service was stopped or restarted", &failure);
+  server_hand_over(server, HISTORY_RESTART, "the service was stopped or restarted", NULL, &failure);
   exec_reserve();
   log_event(LOG_FAILED, NULL, "connections cannot be left to the next process: %s%s%s", failure.text,
             failure.remedy[0] ? "; " : "", failure.remedy);
@@ -127,7 +126,7 @@ static void prepare_to_leave(struct server *server) {
 /* -- stops that were asked for --------------------------------------------------------------------------------------- */
 
 static void end_pipelines(struct server *server) {
-  if (fd_store_is_there()) {
+  if (systemd_keeps() > 0) {
     prepare_to_leave(server);
   } else {
     stop_pipelines(server);
@@ -189,7 +188,7 @@ static void give_no_more_time(struct server *server, const struct server_cause *
   }
   server->limit = loop_timer_close(server->limit);
   server_look_for_hanging(server);
-  if (!server->reload || !fd_store_is_there()) { /* else all of it is left to the next process, once the reload is over */
+  if (!server->reload || systemd_keeps() == 0) { /* else all of it is left to the next process, once the reload is over */
     server_cut(server);
   }
 }

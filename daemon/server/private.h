@@ -267,14 +267,12 @@ const struct pipeline *server_left_pipeline(const struct server *server, unsigne
 bool server_replace_history(const struct server *server);
 /* Whether the server is in a phase, and its pipelines in states, in which everything can be handed over. */
 bool server_may_hand_over(const struct server *server, struct failure *failure);
-/* Hands everything over to `program` (NULL: this one), which goes on with it. Returns only if that cannot be, with all as it
- * was. */
-bool server_hand_over(struct server *server, enum history_cause cause, const char *text, const char *program,
+/* Hands everything over to `program` (NULL: this one), which goes on with it, or at HISTORY_RESTART to the process that the
+ * service manager starts next. Returns only if that cannot be, with all as it was. */
+void server_hand_over(struct server *server, enum history_cause cause, const char *text, const char *program,
                       struct failure *failure);
 /* What a pipeline tells while `handing_over` is heard later, if this process stays. */
 void server_hear_later(struct server *server, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault);
-/* Leaves everything to the process that the service manager starts next, and ends this one. Returns only if that cannot be. */
-bool server_leave(struct server *server, const char *text, struct failure *failure);
 /* Tells the service manager's fd store all that the next process should know if this one is killed: journal and state. */
 void server_note(struct server *server);
 /* The journal: which files are written to, and the history of processes. */
@@ -285,7 +283,7 @@ void server_note_state(struct server *server);
 void server_beat(const struct server *server);
 /* At a start for which nothing was left: whether the process before was killed, and what its journal says. */
 void server_recover(struct server *server);
-/* After server_recover(): the server runs again, without the connections. */
+/* After a kill: the server runs again, with the connections that were taken, if any were. */
 void server_recovered(struct server *server);
 /* Everything that was taken runs: closes what is left of it, and says so. */
 void server_taken(struct server *server);

@@ -3,6 +3,7 @@
  * a second daemon before any memory is taken; the devices come before the lanes; the pipelines are prepared on a worker thread,
  * so that signals are heard; and only when all of them run does anybody get an answer.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -171,11 +172,14 @@ static void say_ready(struct server *server) {
 
 /* A device that fails as soon as it is used after a fault is broken for good. Which one failed before does not tell: the driver
  * ends all devices of a process with one of them, and any of these may have been the first to be asked. */
-static void note_suspect(struct server *server, unsigned device) {
+static bool leave_out(struct server *server, unsigned device, const struct failure *why) {
   struct history *history = &server->history;
   bool again = history->suspects && device != NO_DEVICE && engine_can_spare(server->engine, server->config, device, NULL);
-  history->broken = again ? device + 1 : 0;
   history->suspects = device != NO_DEVICE;
+  if (again) {
+    engine_leave_broken_out(server->engine, device, why->text, why->remedy);
+  }
+  return again;
 }
 
 /* Nothing of what was handed over has moved since, so that all of it is there for another try, with a device that may be well
@@ -188,15 +192,14 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
   unsigned device = server->engine ? engine_lost(server->engine) : NO_DEVICE;
   fault_of_device(&fault, device, why->text);
   snprintf(fault.error.remedy, sizeof fault.error.remedy, "%s", why->remedy);
-  note_suspect(server, device);
-  if (history->broken == 0 && history_is_too_fast(history, limit, now)) {
+  if (!leave_out(server, device, why) && history_is_too_fast(history, limit, now)) {
     server_end_by_faults(server, &fault);
   }
   fault_log(&fault, "what was handed over is taken up once more");
   log_flush();
   history_note_fault(history, now);
   history_end(history, HISTORY_FAULT, why->text, history->stopped);
-  if (server_replace_history(server)) {
+  if (server_replace_history(server) && (!server->engine || engine_keep_absents(server->engine, server_left_engine(server)))) {
     exec_repeat(server->stop_wanted, server->reload_at_once, failure);
   } else {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take it up once more");
@@ -290,11 +293,9 @@ bool server_start(struct server *server, struct failure *failure) {
     systemd_watchdog(); /* the image before may have had no time to feed it, and opening devices takes long */
   }
   signals_held(&held);
-  exec_allow_signals(&held); /* also where nothing was left: signals wait while one image follows another */
+  pthread_sigmask(SIG_SETMASK, &held, NULL); /* also where nothing was left: signals wait while one image follows another */
   gpu_hurry(server->left && (server->history.cause == HISTORY_FAULT || server->history.cause == HISTORY_DEVICE));
-  const struct engine_broken broken = {.number = server->history.broken != 0 ? server->history.broken - 1 : NO_DEVICE,
-                                       .text = server->history.text};
-  server->engine = engine_open(server->config, server_left_engine(server), &broken, failure);
+  server->engine = engine_open(server->config, server_left_engine(server), failure);
   return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);
 }
 

@@ -164,7 +164,7 @@ bool supervision_start(struct server *server) {
   if (!supervision->tick || !supervision->flush || !supervision->watchdog) {
     return false;
   }
-  if (fd_store_is_there()) {
+  if (systemd_keeps() > 0) {
     supervision->heartbeat = loop_timer_new(&server->loop, on_heartbeat, server);
     supervision->noted = loop_hook_new(&server->loop, on_turn, server);
     if (!supervision->heartbeat || !supervision->noted) {

@@ -18,22 +18,21 @@
 
 /* -- before the end ------------------------------------------------------------------------------------------------- */
 
-unsigned session_running(const struct session *session) { return slot_count(&session->flow.ring, SLOT_RUNNING); }
-
-void session_suspect(struct session *session, bool failed, bool alone) {
-  for (unsigned i = 0; i < slot_count(&session->flow.ring, SLOT_RUNNING); i++) {
+unsigned session_suspect(struct session *session, bool failed, bool alone) {
+  unsigned running = slot_count(&session->flow.ring, SLOT_RUNNING);
+  for (unsigned i = 0; i < running; i++) {
     struct slot *slot = slot_at(&session->flow.ring, SLOT_RUNNING, i);
     slot->frame.again = true;
     slot->frame.suspect |= failed;
     slot->frame.failures += failed && alone;
   }
+  return running;
 }
 
 void session_keep(const struct session *session) {
-  const int descriptors[] = {session->inputs.fd, session->outputs.fd, session->control.fd};
-  for (size_t i = 0; i < sizeof descriptors / sizeof *descriptors; i++) {
-    fd_table_want(descriptors[i]);
-  }
+  fd_table_want(session->inputs.fd);
+  fd_table_want(session->outputs.fd);
+  fd_table_want(session->control.fd);
 }
 
 /* -- what the sink says of a slot ----------------------------------------------------------------------------------- */
@@ -235,13 +234,9 @@ static bool adopt_parts(struct session *session, const struct session *left) {
 }
 
 static void drop_memory(struct session *session) {
-  int *const descriptors[] = {&session->inputs.fd, &session->outputs.fd, &session->control.fd};
-  for (size_t i = 0; i < sizeof descriptors / sizeof *descriptors; i++) {
-    if (*descriptors[i] >= 0) {
-      close(*descriptors[i]);
-    }
-    *descriptors[i] = -1;
-  }
+  arena_drop(&session->inputs);
+  arena_drop(&session->outputs);
+  arena_drop(&session->control);
   forget_frames(session);
   session->shares = false;
   session->revival = session->revival == SESSION_GOES_ON ? SESSION_CUT : session->revival;
@@ -358,10 +353,6 @@ bool session_taken(struct session *session, struct failure *failure) {
 unsigned session_quarantined(const struct session *session, struct frame_name *last) {
   *last = session->quarantined > 0 ? session->last_quarantined : *last;
   return session->quarantined;
-}
-
-struct flow *session_road(struct session *session) {
-  return &session->flow;
 }
 
 struct flow *session_own_flow(void *context, unsigned seat) {

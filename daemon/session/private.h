@@ -116,8 +116,6 @@ void session_leave(struct session *session);
 
 /* Takes the session that lay at that address: arenas have descriptors from then on, if it had `memory`. */
 bool session_adopt(struct session *session, const struct session *address, bool memory, struct failure *failure);
-/* The flow of the session, if that is its number on the pipeline: for a sink of its own. */
-struct flow *session_own_flow(void *session, unsigned seat);
 
 /* -- stages.c -------------------------------------------------------------------------------------------- */
 

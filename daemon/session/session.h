@@ -148,10 +148,9 @@ void session_drop_stages(struct session *session);
 
 /* -- over the end of a process, while no lane runs --------------------------------------------------------------------- */
 
-/* Frames that are on devices. */
-unsigned session_running(const struct session *session);
-/* Frames on devices will run again; if one has `failed` they are suspected, `alone` if there was no other. */
-void session_suspect(struct session *session, bool failed, bool alone);
+/* Frames on devices will run again; if one has `failed` they are suspected, `alone` if there was no other. Gives how many these
+ * are. */
+unsigned session_suspect(struct session *session, bool failed, bool alone);
 /* Has the next process get the descriptors of its memory. */
 void session_keep(const struct session *session);
 
@@ -177,7 +176,8 @@ bool session_may_share(const struct session *session);
 void session_attach_again(struct session *session, int fd);
 /* Frames that were dropped because they made the device fail again and again; `last` gets the name of the last, if any. */
 unsigned session_quarantined(const struct session *session, struct frame_name *last);
-struct flow *session_road(struct session *session);
+/* The flow of the session, if that is its number on the pipeline; for a sink of its own, too. */
+struct flow *session_own_flow(void *session, unsigned seat);
 
 /* -- from any thread ---------------------------------------------------------------------------------------------- */
 

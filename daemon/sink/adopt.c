@@ -94,10 +94,9 @@ static void take_queue(struct sink *sink, const struct sink *left) {
   sink->tail = left->tail;
   memcpy(sink->results, left->results, sizeof sink->results);
   for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
-    sink->loans.aside[i] = left->loans.aside[i];
     sink->loans.order[i] = left->loans.order[i];
-    if (!is_aside(left, i)) {
-      sink->loans.aside[i].slot = NULL;
+    if (is_aside(left, i)) {
+      sink->loans.aside[i] = left->loans.aside[i];
     }
   }
   loans_recall(sink);
@@ -112,18 +111,18 @@ bool sink_adopt(struct sink *sink, const struct sink *left, sink_road *flow, voi
   sink->position = left->position;
   sink->placed = left->placed;
   sink->lost = left->lost;
-  bool all = sink_count(sink) <= GPU_MAX_SLOTS, sound = all;
+  bool sound = sink_count(sink) <= GPU_MAX_SLOTS, all = sound;
   for (uint64_t at = sink->first; all && at < sink->tail; at++) {
-    all = slot_of(sink_result(sink, at), flow(context, sink_result(sink, at)->seat)) != NULL;
-  }
-  for (uint64_t at = sink->first; all && sound && at < sink->tail; at++) {
     struct result *result = sink_result(sink, at);
     struct flow *of = flow(context, result->seat);
     struct slot *slot = slot_of(result, of);
-    sound = !sink_has_slot(sink, slot);
-    take_result(sink, result, of, slot);
+    sound = !slot || !sink_has_slot(sink, slot);
+    all = slot && sound;
+    if (all) {
+      take_result(sink, result, of, slot);
+    }
   }
-  if (!all || !sound) {
+  if (!all) {
     sink_abandon(sink);
   }
   return sound;

@@ -20,7 +20,7 @@ static bool can_be_polled(int fd) {
   return !refused;
 }
 
-enum descriptor_kind descriptor_kind(int fd) {
+static enum descriptor_kind kind_of(int fd) {
   struct stat status;
   if (fstat(fd, &status) != 0) {
     return DESCRIPTOR_POLLED;
@@ -31,7 +31,7 @@ enum descriptor_kind descriptor_kind(int fd) {
 
 static void open_kind(struct source *source, struct lane *lane, int fd) {
   source->fd = fd;
-  source->kind = source->channel ? DESCRIPTOR_SHARED : descriptor_kind(fd);
+  source->kind = source->channel ? DESCRIPTOR_SHARED : kind_of(fd);
   source->state = SOURCE_OPEN;
   source->operations = &source_polled_operations;
   if (source->kind == DESCRIPTOR_FILE) {

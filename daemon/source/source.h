@@ -22,9 +22,6 @@ enum descriptor_kind {
   DESCRIPTOR_SHARED  /* a socket beside shared memory: rings when there is something there */
 };
 
-/* The kind that a descriptor needs, by fstat. */
-enum descriptor_kind descriptor_kind(int fd);
-
 enum detach_reason {
   DETACH_END,         /* the producer ended between two frames */
   DETACH_TRUNCATED,   /* it ended within a frame: that one is invalid */

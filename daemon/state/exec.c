@@ -79,13 +79,17 @@ const char *exec_program(void) { return call.program[0] ? call.program : NULL; }
 
 /* -- in ------------------------------------------------------------------------------------------------------------ */
 
-/* The variable names the image of the process before this one, and where the state lies in it; 0: only the journal is meant. */
-static enum exec_receipt exec_find(struct failure *failure) {
-  const char *text = getenv(VARIABLE);
-  char *rest;
-  if (!text) {
-    return fd_store_receive(failure) ? EXEC_WHOLE : failure->text[0] ? EXEC_UNUSABLE : EXEC_NONE;
+/* The manager keeps its own of each until it has read that it need not, and sockets of which it has one look like those of
+ * another daemon. */
+static void wait_for_manager(void) {
+  if (systemd_keeps() > 0) {
+    (void)systemd_has_read(); /* if it does not say so in time, that is how they look */
   }
+}
+
+/* The variable names the image of the process before this one, and where the state lies in it; 0: only the journal is meant. */
+static enum exec_receipt receive_by_variable(const char *text, struct failure *failure) {
+  char *rest;
   int fd = (int)strtol(text, &rest, 10);
   bool is_journal = strcmp(rest, ":0") == 0;
   call.state = (const void *)(uintptr_t)(*rest == ':' ? strtoull(rest + 1, NULL, 10) : 0);
@@ -98,22 +102,19 @@ static enum exec_receipt exec_find(struct failure *failure) {
     return EXEC_UNUSABLE;
   }
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (!is_journal) {
+    fd_table_receive(false);
+  }
   return is_journal ? EXEC_NONE : EXEC_WHOLE;
 }
 
-/* The manager keeps its own of each until it has read that it need not, and sockets of which it has one look like those of
- * another daemon. */
-static void wait_for_manager(void) {
-  if (fd_store_is_there()) {
-    (void)systemd_has_read(); /* if it does not say so in time, that is how they look */
-  }
-}
-
 enum exec_receipt exec_receive(struct failure *failure) {
-  enum exec_receipt receipt = exec_find(failure);
-  if (receipt == EXEC_WHOLE && !state_left()->by_manager) {
-    fd_table_receive(false);
-  } else if (receipt == EXEC_UNUSABLE) {
+  const char *text = getenv(VARIABLE);
+  enum exec_receipt receipt = text                        ? receive_by_variable(text, failure)
+                              : fd_store_receive(failure) ? EXEC_WHOLE
+                              : failure->text[0]          ? EXEC_UNUSABLE
+                                                          : EXEC_NONE;
+  if (receipt == EXEC_UNUSABLE) {
     wait_for_manager();
   }
   exec_hold(1); /* the start needs the others */
@@ -136,8 +137,6 @@ void exec_discard(void) {
     exec_hold(1);
   }
 }
-
-void exec_allow_signals(const sigset_t *held) { pthread_sigmask(SIG_SETMASK, held, NULL); }
 
 /* -- out ----------------------------------------------------------------------------------------------------------- */
 
@@ -164,59 +163,40 @@ static bool exec_run(const char *program, struct failure *failure) {
                      "cannot execute '%s': %s", program, strerror(error));
 }
 
-bool exec_execute(const char *program, void *state, struct failure *failure) {
+/* With all descriptors that are wanted, and the state where that lies: by the variable, or as the service manager gave it. */
+static void hand_on(const char *program, int image, const void *state, bool by_manager, struct failure *failure) {
   exec_use_reserve();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (!fd_table_stay(true)) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "a descriptor cannot be handed over: %s", strerror(errno));
-  } else if (!name_state(image_fd(), state)) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to hand over");
+  if (!fd_table_stay(image, true) || !(by_manager ? systemd_pass_again() : name_state(image, state))) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not all can be handed over: %s", strerror(errno));
   } else {
-    exec_run(program ? program : SELF, failure);
+    exec_run(program, failure);
   }
   unsetenv(VARIABLE);
-  fd_table_stay(false);
-  image_free(state);
+  systemd_pass_nothing();
+  fd_table_stay(image, false);
   exec_reserve();
-  return false;
 }
 
-/* -- once more ------------------------------------------------------------------------------------------------------- */
-
-/* The next image gets the state the way this one got it: from the service manager, or by the variable. */
-static bool pass_state(void) {
-  return state_left()->by_manager ? systemd_pass_again() : name_state(image_left_fd(), call.state);
+void exec_execute(const char *program, void *state, struct failure *failure) {
+  hand_on(program ? program : SELF, image_fd(), state, false, failure);
+  image_free(state);
 }
 
 /* All signals are blocked here, so that those raised wait for the next image. */
-static void ask_next(bool stops, bool reloads) {
+void exec_repeat(bool stops, bool reloads, struct failure *failure) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   if (stops) {
     raise(SIGTERM);
   }
   if (reloads) {
     raise(SIGHUP);
   }
-}
-
-bool exec_repeat(bool stops, bool reloads, struct failure *failure) {
-  sigset_t all, before;
-  exec_use_reserve();
-  close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (!fd_table_stay_as_received() || !pass_state()) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over is not as it came");
-  } else {
-    if (state_left()->by_manager) {
-      fd_store_repeat();
-    }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    ask_next(stops, reloads);
-    exec_run(SELF, failure);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-  }
-  unsetenv(VARIABLE);
-  systemd_pass_nothing();
-  return false;
+  fd_store_repeat();
+  hand_on(SELF, image_left_fd(), call.state, state_left()->by_manager, failure);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void exec_start_over(bool was_killed, struct failure *failure) {

@@ -8,8 +8,6 @@
 #ifndef FRAMED_STATE_EXEC_H
 #define FRAMED_STATE_EXEC_H
 
-#include <signal.h>
-
 #include "daemon/base/failure.h"
 
 /* First of all in main(): how this program was called, and where it was installed then. */
@@ -33,16 +31,14 @@ void exec_discard(void);
  * exec_reserve() on. */
 void exec_use_reserve(void);
 void exec_reserve(void);
-/* Signals wait from exec until now, but for those that are held. */
-void exec_allow_signals(const sigset_t *held);
 
 /* Executes the program (NULL: this one, even if its file is gone), which finds the state, a record that is taken over. Returns
  * only if that fails; then all is as before. No other thread may open a descriptor meanwhile. */
-bool exec_execute(const char *program, void *state, struct failure *failure);
+void exec_execute(const char *program, void *state, struct failure *failure);
 /* Executes this program once more with the state that it received, of which nothing has been given back. `stops`, `reloads`:
  * somebody asked for that meanwhile, and the next one is to do it. Returns only if that fails; then descriptors may have lost
  * their meaning. */
-bool exec_repeat(bool stops, bool reloads, struct failure *failure);
+void exec_repeat(bool stops, bool reloads, struct failure *failure);
 /* Executes this program anew, with nothing but the journal of a process that `was_killed`; signals wait as with a state.
  * Returns only if that fails. */
 void exec_start_over(bool was_killed, struct failure *failure);

@@ -34,8 +34,6 @@ static struct {
   bool is_done; /* this process serves, and needs nothing more of it */
 } last;
 
-bool fd_store_is_there(void) { return systemd_keeps() > 0; }
-
 static unsigned room_of_descriptors(void) {
   unsigned room = systemd_keeps();
   return room > FD_TABLE_OTHERS ? room - FD_TABLE_OTHERS : 0;
@@ -79,10 +77,8 @@ bool fd_store_keep(void *state, struct failure *failure) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, remedy,
                        "the service manager keeps fewer descriptors (%u) than there are (%u)", room, needed);
   }
-  bool all = fd_table_keep(false, room_of_descriptors());
-  fd_table_forget_others();
-  put_state(state);
-  if (!all || !keep_image() || !systemd_has_read()) {
+  fd_store_keep_state(state);
+  if (!own.state || !systemd_has_read()) {
     fd_store_withdraw(); /* it may have all of it, and the next process would take that for where this one stopped */
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the service manager does not say whether it kept everything");
   }
@@ -115,7 +111,7 @@ void fd_store_try_again(void) {
 
 /* Without memory for a journal the next process knows less of this one, and nothing else. */
 void fd_store_note(const struct history *history, const struct fd_store_file *files, unsigned count) {
-  struct image_front *front = fd_store_is_there() ? image_front() : NULL;
+  struct image_front *front = systemd_keeps() > 0 ? image_front() : NULL;
   const struct iovec parts[] = {{.iov_base = (void *)(uintptr_t)history, .iov_len = sizeof *history},
                                 {.iov_base = (void *)(uintptr_t)files, .iov_len = count * sizeof *files}};
   if (!front) {
@@ -213,7 +209,7 @@ static bool write_takers(uint64_t takers) {
 
 bool fd_store_receive(struct failure *failure) {
   failure->text[0] = '\0';
-  if (!fd_store_is_there()) {
+  if (systemd_keeps() == 0) {
     return false;
   }
   int fd = take_image();

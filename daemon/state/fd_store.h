@@ -12,9 +12,6 @@
 #include "daemon/measure/history.h"
 #include "daemon/state/image.h"
 
-/* Whether there is a store. */
-bool fd_store_is_there(void);
-
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 
 /* At an orderly end: gives the state, a record that is taken over, and all descriptors that are wanted to the store; then this

@@ -20,7 +20,7 @@ enum { FIRST_ROOM = 64, MOST = 1 << 20, NONE = -1 };
 struct entry {
   int before;    /* which number it had in the process before; NONE: it was taken, or is this one's */
   unsigned kept; /* under which number it lies in the store, also after its end, until the manager was told; 0: it does not */
-  unsigned char used, wanted, listens, passed, is_new, came;
+  unsigned char used, wanted, listens, passed, is_new;
   uint64_t path;             /* of a listener, which is known by its checksum; 0: nobody knows */
   dev_t device, file_device; /* what it is, and which file a listener made */
   ino_t inode, file_inode;
@@ -34,10 +34,9 @@ struct fd_table {
 static struct {
   pthread_mutex_t lock;
   struct fd_table *table; /* in the image; NULL: none yet */
-  unsigned came;          /* so many descriptors from the process before */
   bool lacks;             /* what is wanted and not in the table */
   atomic_bool marked;
-} own = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} own = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; /* what locks may also be part of another change */
 
 /* -- places ----------------------------------------------------------------------------------------------------------- */
 
@@ -178,29 +177,26 @@ void fd_table_want(int fd) {
   pthread_mutex_unlock(&own.lock);
 }
 
-static unsigned count_needed(void) {
+unsigned fd_table_needed(void) {
   unsigned needed = 0;
+  pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     needed += entry->wanted && !entry->passed;
   }
-  return needed;
-}
-
-unsigned fd_table_needed(void) {
-  pthread_mutex_lock(&own.lock);
-  unsigned needed = count_needed();
   pthread_mutex_unlock(&own.lock);
   return needed;
 }
 
-static bool forget_others(void) {
+bool fd_table_forget_others(void) {
   bool all = true;
+  pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     if (!entry->wanted) {
       let_go(entry);
     }
     all = (entry->wanted || forget(entry)) && all;
   }
+  pthread_mutex_unlock(&own.lock);
   return all;
 }
 
@@ -212,19 +208,12 @@ bool fd_table_keep(bool listeners_only, unsigned room) {
     entry->wanted = entry->wanted && (entry->listens || !listeners_only);
     others += entry->kept != 0 && !entry->wanted;
   }
-  if (count_needed() + others > room) { /* else the store would leave out others without a word */
-    forget_others();
+  if (fd_table_needed() + others > room) { /* else the store would leave out others without a word */
+    fd_table_forget_others();
   }
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     all = (!entry->wanted || entry->passed || keep(entry)) && all;
   }
-  pthread_mutex_unlock(&own.lock);
-  return all;
-}
-
-bool fd_table_forget_others(void) {
-  pthread_mutex_lock(&own.lock);
-  bool all = forget_others();
   pthread_mutex_unlock(&own.lock);
   return all;
 }
@@ -242,27 +231,15 @@ static bool stay_open(int fd, bool stays) {
   return flags >= 0 && fcntl(fd, F_SETFD, stays ? flags & ~FD_CLOEXEC : flags | FD_CLOEXEC) == 0;
 }
 
-bool fd_table_stay(bool stay) {
+bool fd_table_stay(int image, bool stay) {
   pthread_mutex_lock(&own.lock);
-  bool all = stay_open(image_fd(), stay) && !own.lacks;
+  bool all = stay_open(image, stay) && !own.lacks;
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    all = (!entry->wanted || entry->is_new || stay_open(number_of(entry), stay)) && all;
+    int fd = number_of(entry);
+    all = (!entry->wanted || entry->is_new || (has_stayed(fd, entry) && stay_open(fd, stay))) && all;
   }
   pthread_mutex_unlock(&own.lock);
   return all;
-}
-
-static void keep_at_once(struct entry *entry) { (void)(count_needed() + FD_TABLE_OTHERS < systemd_keeps() && keep(entry)); }
-
-void fd_table_enter(int fd) {
-  fd_table_want(fd);
-  pthread_mutex_lock(&own.lock);
-  struct entry *entry = entry_of(fd);
-  if (entry) {
-    keep_at_once(entry);
-  }
-  pthread_mutex_unlock(&own.lock);
-  own.marked = true;
 }
 
 /* -- listeners ------------------------------------------------------------------------------------------------------ */
@@ -285,8 +262,8 @@ void fd_table_listen(int fd, const char *path, bool passed, bool is_new, const s
     entry->path = state_checksum(path, strlen(path));
     entry->file_device = file->st_dev;
     entry->file_inode = file->st_ino;
-    if (is_new) {
-      keep_at_once(entry);
+    if (is_new && fd_table_needed() + FD_TABLE_OTHERS < systemd_keeps()) {
+      (void)keep(entry);
     }
   }
   pthread_mutex_unlock(&own.lock);
@@ -370,9 +347,9 @@ static void receive(int fd, int before, const struct entry *left, unsigned kept)
   *entry = is_known ? *left : (struct entry){.used = 1, .device = status.st_dev, .inode = status.st_ino};
   entry->before = before;
   entry->kept = kept;
-  entry->came = 1;
   entry->listens = fd_table_listens(fd);
-  entry->wanted = entry->is_new = 0;
+  entry->wanted = 1;
+  entry->is_new = 0;
   entry->passed = entry->passed && entry->listens && kept == 0;
   if (is_new) {
     remove_new(fd, left);
@@ -381,7 +358,6 @@ static void receive(int fd, int before, const struct entry *left, unsigned kept)
     rights_close(fd);
     let_go(entry);
   }
-  own.came += entry->used;
 }
 
 /* A number that makes no sense may be that of a descriptor which this process opens for itself: only those that are open by now
@@ -425,14 +401,6 @@ int fd_table_take(int before) {
   }
   pthread_mutex_unlock(&own.lock);
   return found;
-}
-
-bool fd_table_stay_as_received(void) {
-  unsigned stayed = 0;
-  for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    stayed += entry->came && has_stayed(number_of(entry), entry) && stay_open(number_of(entry), true);
-  }
-  return stayed == own.came && stay_open(image_left_fd(), true);
 }
 
 void fd_table_close_rest(bool listeners) {

@@ -38,11 +38,10 @@ unsigned fd_table_needed(void);
 void fd_table_withdraw(void);
 /* Takes away those that are not wanted. False: the manager was not told of all. */
 bool fd_table_forget_others(void);
-/* Those that are wanted stay open for the next program, or do not. */
-bool fd_table_stay(bool stay);
+/* Those that are wanted stay open for the next program, and so does the image, or do not; before anything is wanted, all that
+ * came. False: not all of them are what they were. */
+bool fd_table_stay(int image, bool stay);
 
-/* The descriptor takes the place of another one, and is wanted before anything says so. */
-void fd_table_enter(int fd);
 /* [any thread] A listening socket comes into use, for whoever knows it by that path or address; one that is `passed` by the
  * manager at every start, or one that has made that file. One that `is_new` is not in use yet: should this process be killed,
  * the next one removes its file. */
@@ -60,8 +59,6 @@ int fd_table_take(int before);
 /* [any thread] The listener at a path, or at that address of TCP, that nobody has taken, or -1; `file`: which it made, or
  * zeros. Of TCP, listeners elsewhere are closed: they may be in the way of a socket at this address. */
 int fd_table_take_listener(const char *path, const struct sockaddr *tcp, socklen_t length, bool *passed, struct stat *file);
-/* Whether all that came is still what it was; then it stays open for the next program. */
-bool fd_table_stay_as_received(void);
 /* Closes what nobody took, but for listeners; or those as well which the manager does not pass. */
 void fd_table_close_rest(bool listeners);
 

@@ -116,9 +116,12 @@ static struct record *take_record(uint64_t pages) {
 }
 
 /* What another owner left is gone before the new one has the record, and a lane meets no page fault in it unless it is large.
- */
+ * There are few sizes, so that one that is free fits the next owner. */
 void *image_new(enum image_kind kind, size_t bytes) {
-  uint64_t pages = bytes < MOST_PAGES * PAGE ? (sizeof(struct record) + bytes + PAGE - 1) / PAGE : MOST_PAGES;
+  uint64_t pages = 1;
+  while (pages < MOST_PAGES && pages * PAGE - sizeof(struct record) < bytes) {
+    pages *= 2;
+  }
   pthread_mutex_lock(&image.lock);
   struct record *record = take_record(pages);
   pthread_mutex_unlock(&image.lock);

@@ -4,8 +4,6 @@
 
 #include "daemon/state/image.h"
 
-enum { SMALLEST = 4096, IMAGE_HEAD = 64 /* before what a record holds, so that small ones have one page */ };
-
 struct state {
   uint64_t checksum; /* of what follows */
   uint64_t length;   /* of the bytes; the record has room for more */
@@ -19,21 +17,12 @@ static uint64_t sum_of(const struct state *state, size_t length) {
   return state_checksum(&state->length, sizeof *state - sizeof state->checksum + length);
 }
 
-/* The image gives the memory of records again to others of the same size: so there are few sizes. */
-static size_t record_bytes(size_t length) {
-  size_t bytes = SMALLEST;
-  while (bytes < IMAGE_HEAD + sizeof(struct state) + length) {
-    bytes *= 2;
-  }
-  return bytes - IMAGE_HEAD;
-}
-
 void *state_write(const struct iovec *parts, int count, bool live) {
   size_t length = 0;
   for (int i = 0; i < count; i++) {
     length += parts[i].iov_len;
   }
-  struct state *state = image_new(IMAGE_STATE, record_bytes(length));
+  struct state *state = image_new(IMAGE_STATE, sizeof(struct state) + length);
   if (!state) {
     return NULL;
   }

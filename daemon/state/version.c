@@ -4,25 +4,14 @@
 
 #include "daemon/state/state.h"
 
-static uint64_t mix(uint64_t sum, uint64_t word) {
-  sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-  return sum ^ (sum >> 29);
-}
-
 /* FNV-1a by words of 8 bytes, and a last mix, so that every bit of the input changes half of those that come out. */
 uint64_t state_checksum(const void *bytes, size_t length) {
-  const unsigned char *at = bytes;
   uint64_t sum = UINT64_C(0xcbf29ce484222325) ^ length;
-  const unsigned char *end = at + length;
-  for (; (size_t)(end - at) >= sizeof sum; at += sizeof sum) {
-    uint64_t word;
-    memcpy(&word, at, sizeof word);
-    sum = mix(sum, word);
-  }
-  if (at < end) {
+  for (size_t at = 0; at < length; at += sizeof sum) {
     uint64_t word = 0;
-    memcpy(&word, at, (size_t)(end - at));
-    sum = mix(sum, word);
+    memcpy(&word, (const unsigned char *)bytes + at, length - at < sizeof word ? length - at : sizeof word);
+    sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    sum ^= sum >> 29;
   }
   sum *= UINT64_C(0xbf58476d1ce4e5b9);
   return sum ^ (sum >> 32);

@@ -7,6 +7,8 @@
  * One thread moves bytes when nothing more waits, as framed-link does; without it the library waits for 1 ms. Prints the
  * seconds from the first message to the last answer.
  */
+#include <errno.h>
+#include <limits.h>
 #include <nats/nats.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -155,6 +157,18 @@ static natsStatus run_queue(struct bare *bare, const char *stream, const char *c
   return status == NATS_OK ? turn(bare) : status; /* the last words */
 }
 
+/* A number of the command line; ends the process if the word is another. */
+static long read_number(const char *text) {
+  char *end;
+  errno = 0;
+  long number = strtol(text, &end, 10);
+  if (errno != 0 || end == text || *end || number <= 0 || number > INT_MAX) {
+    fprintf(stderr, "bare-nats: '%s' is not a number from 1 to %d\n", text, INT_MAX);
+    exit(64);
+  }
+  return number;
+}
+
 int main(int count, char **arguments) {
   struct bare bare = {.socket = -1};
   bool results = count == 7 && strcmp(arguments[1], "results") == 0;
@@ -165,9 +179,10 @@ int main(int count, char **arguments) {
   natsStatus status = open_connection(&bare, arguments[2]);
   double begin = now();
   if (status == NATS_OK && results) {
-    status = run_results(&bare, arguments[3], atol(arguments[4]), atoi(arguments[5]), atol(arguments[6]));
+    status =
+        run_results(&bare, arguments[3], read_number(arguments[4]), (int)read_number(arguments[5]), read_number(arguments[6]));
   } else if (status == NATS_OK) {
-    status = run_queue(&bare, arguments[3], arguments[4], atol(arguments[5]), atol(arguments[6]));
+    status = run_queue(&bare, arguments[3], arguments[4], read_number(arguments[5]), read_number(arguments[6]));
   }
   if (status != NATS_OK) {
     fprintf(stderr, "bare-nats: %s\n", natsStatus_GetText(status));

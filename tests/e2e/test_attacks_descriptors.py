@@ -92,9 +92,13 @@ def with_a_request(daemon):
 
 
 def with_a_request_that_is_not_read(daemon):
+    """All of it is there before the daemon answers and closes."""
+    daemon.stand_still()
     with Client(daemon.socket) as client:
         client.send(b"GET /v1/health HTTP/1.0\r\n\r\n")
-        yield leave(client, bytes(1 << 16))
+        lingering = leave(client, bytes(1 << 16))
+        daemon.signal(signal.SIGCONT)
+        yield lingering
         client.rest()
 
 
@@ -108,7 +112,7 @@ def as_one_that_may_not(daemon):
     if os.getuid() != 0:
         pytest.skip("only root can become somebody else")
     daemon.place.chmod(0o711)
-    daemon.signal(signal.SIGSTOP)  # until all of it is there
+    daemon.stand_still()  # until all of it is there
     os.seteuid(NOBODY)
     try:
         client = Client(daemon.path("closed", "source"))

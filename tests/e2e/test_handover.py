@@ -257,6 +257,17 @@ def test_a_state_that_is_none_gives_a_clean_start(place, state):
     assert "begins anew without its connections" in daemon.log
 
 
+def test_a_state_that_is_none_ends_a_daemon_whose_sockets_the_manager_has(place):
+    """Only a start by the manager brings them again."""
+    fd = os.memfd_create("state", 0)
+    os.set_inheritable(fd, True)
+    starts = {"FRAMED_STATE": f"{fd}:36928", "FRAMED_PASSED": "1"}
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(), env=starts, inherits=[fd], ready=False) as daemon:
+        os.close(fd)
+        daemon.ends(70)
+    assert "the daemon ends, so that the service manager, which has its sockets, starts it anew" in daemon.log
+
+
 def test_a_reload_goes_on_over_a_fault(place):
     """It waits for a frame that hangs; the process that takes over puts the file in force."""
     entry = pipeline(FORMAT, slots=2, stages=[strike("hang", at=1)])

@@ -190,6 +190,23 @@ def test_a_device_that_fails_again_at_once_is_left_out(place):
         daemon.account(came=20, emitted=20)
 
 
+def test_devices_that_fail_at_once_one_after_the_other_are_left_out(place):
+    """Each is found at a start of its own, and none comes back while the others are looked for."""
+    warm_ups = place / "warm-ups"
+    warm_ups.write_bytes(b"")
+    strike = {"fault": {"kind": "illegal", "at": 5, "every": 0, "again": "no"}}
+    entry = pipeline(FORMAT, sink={"reply": True}, devices="all", stages=[strike])
+    with Many(place, {"cam0": entry}, more={"FRAMED_FAULT_WARM_UPS": str(warm_ups)}) as daemon:
+        with Client(daemon.path("cam0", "source")) as client:
+            warm_ups.write_bytes(b"11")
+            client.send(numbered(20, SIZE).tobytes())
+            assert client.read(20 * SIZE) == numbered(20, SIZE).tobytes()
+            daemon.wait_state(0, "failed")
+            daemon.wait_state(1, "failed")
+            assert daemon.places()["cam0"] == [2]
+        daemon.account(came=20, emitted=20)
+
+
 def test_framectl_waits_until_it_is_done(place):
     def device(*words):
         done = subprocess.run([FRAMECTL, "-s", place / "status.sock", "device", *words], capture_output=True, text=True,

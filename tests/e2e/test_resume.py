@@ -13,6 +13,7 @@ import sys
 import pytest
 
 from harness import Daemon, limit, pipeline, wait_until
+from harness.waiting import thread_states
 from test_libframed import INVERT, drive_client, environment, finish
 
 SOAK = bool(os.environ.get("FRAMED_SOAK"))
@@ -117,6 +118,16 @@ def die_and_return(daemon, times, chance, *clients):
         daemon.wait_ready()
 
 
+def die_amid_frames(daemon, client):
+    """A client that waits while the daemon stands still has frames on their way in all its room."""
+    wait_until(lambda: alive(client) and came(daemon) > 0, lambda: f"frames flow\n{daemon.log}", 20)
+    daemon.stand_still()
+    wait_until(lambda: alive(client) and thread_states(client.pid) == {"S"}, "the client waits")
+    daemon.kill()
+    daemon.start()
+    daemon.wait_ready()
+
+
 def stop(process):
     process.terminate()
     answer = finish(process)
@@ -133,6 +144,7 @@ def test_a_client_of_both_roles(place, format, transport, wait):
     with Daemon(place, replying(format)) as daemon:
         client = start(daemon.path("cam0", "source"), "both", transport, wait)
         die_and_return(daemon, LIVES, random.Random(wait), client)
+        die_amid_frames(daemon, client)
         answer = stop(client)
         assert answer["results"] == answer["sent"] > 0 and answer["again"] > 0 and answer["transport"] == transport
 

@@ -144,7 +144,9 @@ int main(int argc, char **argv) {
     }
   }
   start_begin();
-  began = started ? (double)atoll(started) / 1e6 : since;
+  char *end = NULL;
+  began = started ? strtod(started, &end) / 1e6 : since;
+  start_require(!started || (end != started && !*end), "START_NS", started);
   printf("%s: exec=%.1f", start_program, since - began);
   unsigned char *memory = map();
   open_context();

@@ -16,7 +16,7 @@ import socket
 import subprocess
 
 from harness.clients import Producer, Reader
-from harness.waiting import limit, wait_until
+from harness.waiting import limit, thread_states, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BINARY = pathlib.Path(os.environ.get("FRAMED_BINARY", ROOT / "build/check/framed")).absolute()
@@ -163,6 +163,11 @@ class Daemon:
 
     def signal(self, number):
         self.process.send_signal(number)
+
+    def stand_still(self):
+        """Stops every thread, until SIGCONT or the end."""
+        self.signal(signal.SIGSTOP)
+        wait_until(lambda: thread_states(self.process.pid) == {"T"}, "the daemon stands still")
 
     def ends(self, status=0, seconds=20):
         """Waits for the end by itself (or by a signal sent before) and checks the exit status."""

@@ -3,7 +3,6 @@
 import ctypes
 import fcntl
 import os
-import pathlib
 import platform
 import signal
 import socket
@@ -12,7 +11,7 @@ import threading
 import time
 
 from harness.daemon import BINARY, Daemon
-from harness.waiting import limit
+from harness.waiting import limit, thread_states
 
 FIRST = 3  # number of the first descriptor that is passed
 LOWEST = 200  # above all numbers that are
@@ -214,18 +213,7 @@ def settle(daemon):
     which on a machine with no processor to spare is more than having used no time. What polls is not waited for."""
     asleep = 0
     for _ in range(int(limit(150))):  # and no time: in one in which nobody had a processor nothing was done either
-        asleep = asleep + 1 if all_sleep(daemon.process.pid, os.getpid()) else 0
+        asleep = asleep + 1 if thread_states(daemon.process.pid, os.getpid()) == {"S"} else 0
         if asleep == 6:
             return
         time.sleep(0.02)
-
-
-def all_sleep(*processes):
-    """Whether each of their threads does, but for this one. One that ends meanwhile does not."""
-    tasks = [task for pid in processes for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
-    try:
-        states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks
-                  if int(task.name) != threading.get_native_id()]
-    except OSError:
-        return False
-    return set(states) == {"S"}

@@ -2,6 +2,7 @@
 
 import math
 import os
+import pathlib
 import threading
 import time
 
@@ -29,6 +30,16 @@ def wait_until(condition, what, seconds=15):
         if time.monotonic() >= end:
             raise TimeoutError(f"not within {limit(seconds):g} s: {what() if callable(what) else what}")
         time.sleep(0.005)
+
+
+def thread_states(*processes):
+    """What the kernel says of each of their threads, but of this one. Nothing if one ended meanwhile."""
+    tasks = [task for pid in processes for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
+    try:
+        return {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks
+                if int(task.name) != threading.get_native_id()}
+    except OSError:
+        return set()
 
 
 class Background:

@@ -260,7 +260,9 @@ static int the_next_program_is_passed_the_same(void) {
   if (getenv("LISTEN_FDS") || fcntl(FIRST_PASSED, F_SETFD, 0) != 0 || !systemd_pass_again()) {
     return 2;
   }
-  if (atoi(getenv("LISTEN_PID")) != getpid() || strcmp(getenv("LISTEN_FDS"), "3") != 0 ||
+  char own[16];
+  snprintf(own, sizeof own, "%d", getpid());
+  if (strcmp(getenv("LISTEN_PID"), own) != 0 || strcmp(getenv("LISTEN_FDS"), "3") != 0 ||
       strcmp(getenv("LISTEN_FDNAMES"), "cam0:framed-d7:framed-d8") != 0) {
     return 4;
   }

@@ -35,7 +35,7 @@ static void on_accepted(void *context, int fd, const struct peer *peer) {
 static void make(void) {
   const struct config_socket_access access = {.mode = 0600, .owner = (uid_t)-1, .group = (gid_t)-1};
   struct failure failure;
-  strcpy(folder, "/tmp/framed-unit-XXXXXX");
+  snprintf(folder, sizeof folder, "/tmp/framed-unit-XXXXXX");
   ck_assert_ptr_nonnull(mkdtemp(folder));
   snprintf(path, sizeof path, "%s/socket", folder);
   log_open(CONFIG_LOG_ERROR);

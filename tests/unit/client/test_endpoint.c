@@ -18,7 +18,7 @@ static struct failure failure;
 static struct endpoint endpoint;
 
 static void make_folder(void) {
-  strcpy(folder, "/tmp/framed-unit-XXXXXX");
+  snprintf(folder, sizeof folder, "/tmp/framed-unit-XXXXXX");
   ck_assert_ptr_nonnull(mkdtemp(folder));
   snprintf(path, sizeof path, "%s/end", folder);
 }

@@ -20,7 +20,7 @@ static char path[96];
 static struct failure failure;
 
 static void make_folder(void) {
-  strcpy(folder, "/tmp/framed-unit-XXXXXX");
+  snprintf(folder, sizeof folder, "/tmp/framed-unit-XXXXXX");
   ck_assert_ptr_nonnull(mkdtemp(folder));
   snprintf(path, sizeof path, "%s/socket", folder);
   failure = (struct failure){0};

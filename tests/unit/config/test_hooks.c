@@ -16,7 +16,8 @@ static void note(const struct config *config, const struct config_pipeline *pipe
   (void)errors;
   asked->count++;
   asked->device = pipeline->device;
-  strcat(asked->names, pipeline->name);
+  size_t length = strlen(asked->names);
+  snprintf(asked->names + length, sizeof asked->names - length, "%s", pipeline->name);
 }
 
 static void refuse(const struct config *config, const struct config_pipeline *pipeline, struct config_errors *errors,

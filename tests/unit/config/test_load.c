@@ -10,7 +10,7 @@
 static char folder[64];
 
 static void make_folder(void) {
-  strcpy(folder, "/tmp/framed-test-XXXXXX");
+  snprintf(folder, sizeof folder, "/tmp/framed-test-XXXXXX");
   ck_assert_ptr_nonnull(mkdtemp(folder));
   ck_assert_int_eq(chdir(folder), 0);
 }

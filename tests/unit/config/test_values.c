@@ -201,7 +201,7 @@ START_TEST(up_to_256_users_are_allowed) {
   for (int count = 256; count <= 257; count++) {
     char list[2048] = "";
     for (int i = 0; i < count; i++) {
-      strcat(list, "7, ");
+      snprintf(list + 3 * i, sizeof list - 3 * (size_t)i, "7, ");
     }
     char text[4096];
     snprintf(text, sizeof text, SOURCE("socket: in, allow: {users: [%s]}, " FORMAT, SINK), list);

@@ -156,6 +156,22 @@ START_TEST(what_was_compiled_serves_its_architecture) {
 }
 END_TEST
 
+START_TEST(what_was_compiled_for_no_number_is_not_used) {
+  static const char *const endings[] = {"", "x", "9x", "0", "-90", "99999999999"};
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+    char path[128];
+    struct kernel_code found = {0};
+    struct kept_file kept = {0};
+    int architecture = KERNEL_UNKNOWN;
+    snprintf(path, sizeof path, "own.cu/" FRAMED_VERSION "/sm_%s", endings[i]);
+    ck_assert(kept_copy(&kept, path, "compiled", 8));
+    remember(&kept);
+    ck_assert_msg(!kernel_find_compiled("own.cu", &architecture, &found), "sm_%s", endings[i]);
+    kept_forget();
+  }
+}
+END_TEST
+
 Suite *kernel_suite(void);
 
 Suite *kernel_suite(void) {
@@ -167,6 +183,7 @@ Suite *kernel_suite(void) {
   tcase_add_test(group, files_are_known_by_what_is_in_them);
   tcase_add_test(group, a_file_that_is_kept_is_read_without_moving_it);
   tcase_add_test(group, what_was_compiled_serves_its_architecture);
+  tcase_add_test(group, what_was_compiled_for_no_number_is_not_used);
   suite_add_tcase(suite, group);
   return suite;
 }

@@ -32,7 +32,7 @@ void fake_open(struct fake *fake, int role, int transport) {
     fake->welcome.control_bytes = NATIVE_CONTROL;
     fake->descriptors = role == FRAMED_CONSUMER ? SHARED_DESCRIPTORS - 1 : SHARED_DESCRIPTORS;
   }
-  strcpy(fake->folder, "/tmp/framed-unit-XXXXXX");
+  snprintf(fake->folder, sizeof fake->folder, "/tmp/framed-unit-XXXXXX");
   ck_assert_ptr_nonnull(mkdtemp(fake->folder));
   snprintf(fake->path, sizeof fake->path, "%s/socket", fake->folder);
   memcpy(address.sun_path, fake->path, sizeof fake->path);

@@ -1,6 +1,7 @@
 /* Who is there again after a daemon has died: nobody, another than before, or one that dies within the greeting as well. */
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -32,7 +33,7 @@ START_TEST(other_formats) {
   fake_submit(client, 0);
   fake_die(&fake);
   fake_accept(&fake, client);
-  strcpy(fake.welcome.output_format, "gray 10x20");
+  snprintf(fake.welcome.output_format, sizeof fake.welcome.output_format, "gray 10x20");
   fake_welcome(&fake);
   expect_failure(FRAMED_E_DAEMON, "pipeline cam0 is there again with other formats: gray 10x10 to gray 10x20");
 }

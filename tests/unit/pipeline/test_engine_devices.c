@@ -13,7 +13,7 @@ static void open_devices(unsigned count, uint64_t devices) {
   const struct config config = {
       .gpu = {.backend = CONFIG_BACKEND_CPU, .count = count}, .pipelines = &pipeline, .pipeline_count = 1};
   engine = (struct engine){0};
-  ck_assert(engine_open_devices(&engine, &config, NULL, &(const struct engine_broken){.number = NO_DEVICE}, &failure));
+  ck_assert(engine_open_devices(&engine, &config, NULL, &failure));
 }
 
 static bool place_on(uint64_t devices) {

@@ -22,7 +22,7 @@ static void clear(void) {
 
 /* Loads one pipeline with these keys of its source, these stages and this sink. */
 static bool load(const char *source, const char *stages, const char *sink) {
-  strcpy(path, "/tmp/framed-unit-XXXXXX");
+  snprintf(path, sizeof path, "/tmp/framed-unit-XXXXXX");
   FILE *file = fdopen(mkstemp(path), "w");
   ck_assert_ptr_nonnull(file);
   fprintf(file, "status: {socket: /tmp/s}\npipelines:\n  cam0:\n    source: {socket: /tmp/a, %s}\n    stages: [%s]\n%s", source,

@@ -190,7 +190,7 @@ static void expect_slots(const struct nvml_gpu *gpus, unsigned count, enum verdi
 
 START_TEST(memory_of_the_slots) {
   struct nvml_gpu gpus[2] = {good_gpu(), good_gpu()};
-  strcpy(gpus[1].address, "0000:19:00.0");
+  snprintf(gpus[1].address, sizeof gpus[1].address, "0000:19:00.0");
   expect_slots(gpus, 2, VERDICT_UNKNOWN, "cannot be read");
   write_file("/sys/bus/pci/devices/0000:18:00.0/numa_node", "1\n");
   expect_slots(gpus, 2, VERDICT_UNKNOWN, "cannot be read");

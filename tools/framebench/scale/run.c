@@ -9,7 +9,8 @@
 
 enum { CPUS = 4 };
 
-double scale_seconds(const struct scale *scale) { return scale->options->quick ? 0.1 : 1.0; }
+/* Of a measurement. */
+static double seconds(const struct scale *scale) { return scale->options->quick ? 0.1 : 1.0; }
 
 static unsigned most_devices(const struct scale *scale) { return scale->counts[scale->count_count - 1]; }
 
@@ -80,7 +81,7 @@ static json_t *load(const struct scale *scale, unsigned work, unsigned at, struc
   const char *name = scale_pipeline(scale, work, at, text);
   plan->transport = LOAD_SHARED;
   plan->spin = scale->cuda;
-  return load_report_measure(own_daemon_socket(scale->daemon), &name, 1, plan, scale_seconds(scale), problem);
+  return load_report_measure(own_daemon_socket(scale->daemon), &name, 1, plan, seconds(scale), problem);
 }
 
 json_t *scale_load(const struct scale *scale, unsigned work, unsigned at, double rate, struct problem *problem) {
@@ -107,7 +108,7 @@ bool scale_alone(const struct scale *scale, unsigned which, unsigned at, double 
                                     .slots = slots,
                                     .bare = work->bare && scale->cuda,
                                     .spin = scale->cuda,
-                                    .seconds = scale_seconds(scale)};
+                                    .seconds = seconds(scale)};
   bool done = chain && alone_run(&setup, rate, problem);
   gpu_chain_free(chain);
   model_release(model);

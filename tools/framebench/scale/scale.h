@@ -26,8 +26,6 @@ struct scale {
 bool scale_open(struct scale *scale, const struct options *options, struct results *results, struct problem *problem);
 void scale_close(struct scale *scale);
 
-double scale_seconds(const struct scale *scale); /* of a measurement */
-
 /* Of the work of that index, on scale->counts[at] devices. Returns name. */
 const char *scale_pipeline(const struct scale *scale, unsigned work, unsigned at, char name[SCALE_NAME]);
 /* Through the daemon; `rate` frames a second of all sessions, 0: as they are taken. A row of load_section, or NULL. */

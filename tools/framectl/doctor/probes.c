@@ -214,9 +214,10 @@ static int is_within(const char *some, const char *all) {
 
 /* -1: the kernel does not say. */
 static int node_of(const struct probe *probe, const struct nvml_gpu *gpu) {
-  char node[LINE];
-  bool knows = gpu->address[0] && read_line(probe, "", node, "/sys/bus/pci/devices/%s/numa_node", gpu->address);
-  return knows && atoi(node) >= 0 ? atoi(node) : -1;
+  char line[LINE], *end = line;
+  bool knows = gpu->address[0] && read_line(probe, "", line, "/sys/bus/pci/devices/%s/numa_node", gpu->address);
+  long node = knows ? strtol(line, &end, 10) : -1;
+  return end != line && node >= 0 && node < INT_MAX ? (int)node : -1;
 }
 
 static void probe_node(const struct probe *probe, const struct nvml_gpu *gpu) {
