@@ -297,9 +297,11 @@ unit_tsan := TSAN_OPTIONS=atexit_sleep_ms=20
 # with ASan need not pass the same once more without.
 unit_runs := $(unit_programs:%=run-%) $(if $(filter tsan check,$(VARIANT)),,run-parity)
 .PHONY: $(unit_runs)
+# The tests of these leave nothing behind, and one process does for all of them where its end takes as long as many tests.
+unit_together := $(patsubst %,run-$(unit_folder)/unit-%,config cuda libframed measure)
 unit: $(unit_runs) ## runs the unit tests of VARIANT (best with VARIANT=check, asan or tsan), with -j side by side
 $(unit_programs:%=run-%): run-%: %
-	@echo "== $<"; $(unit_$(VARIANT)) $<
+	@echo "== $<"; $(unit_$(VARIANT)) $(if $(filter asan tsan,$(VARIANT)),$(if $(filter $@,$(unit_together)),CK_FORK=no timeout 300)) $<
 run-parity: $(unit_folder)/gpu-parity
 	@echo "== $<"; $< --cpu --small; $< --cpu --small --split
 

@@ -159,20 +159,18 @@ bool outputs_trouble_lasts(const struct outputs *outputs) { return outputs->file
 struct segment_end {
   struct segment_end *next;
   struct outputs *outputs;
-  struct segment_files files; /* none: those that a process before this one left */
+  struct segment_files files; /* none: only those that a process before this one left */
   bool worked;
   struct failure failure;
 };
 
+/* A segment whose process was killed while it ended may be locked, by the descriptor that lies in the service manager's store,
+ * when the next process begins: so each end looks for what was left. */
 static void run_end(void *context) {
   struct segment_end *end = context;
-  end->worked = true;
-  if (end->files.data < 0) {
-    segments_sweep(end->outputs->config);
-  } else {
-    end->worked = segments_end(end->outputs->config, &end->files, &end->failure);
-  }
+  end->worked = end->files.data < 0 || segments_end(&end->files, &end->failure);
   segments_drop(&end->files);
+  segments_sweep(end->outputs->config);
 }
 
 static void on_end(void *context) {
@@ -223,7 +221,7 @@ void outputs_sweep(struct outputs *outputs) {
 
 static void end_at_once(const struct outputs *outputs, struct segment_files *files) {
   struct failure failure;
-  if (files->index >= 0 && !segments_end(outputs->config, files, &failure)) {
+  if (files->index >= 0 && !segments_end(files, &failure)) {
     log_event(LOG_SINK_FAILED, outputs->config->name, "%s; %s", failure.text, failure.remedy);
   }
   segments_drop(files);

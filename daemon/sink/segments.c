@@ -187,69 +187,12 @@ int segments_find_index(int data) {
   return path_of(data, part) ? segment_open_index(part, O_RDWR) : -1;
 }
 
-static void prune(const struct config_pipeline *config);
-
-bool segments_end(const struct config_pipeline *config, const struct segment_files *files, struct failure *failure) {
+bool segments_end(const struct segment_files *files, struct failure *failure) {
   char part[PATH_MAX], problem[SEGMENT_PROBLEM];
   struct segment_closed closed;
-  if (!path_of(files->data, part)) {
-    return true; /* nobody wants it any more */
-  }
-  bool is_closed = segment_close(part, files->data, files->index, &closed, problem);
-  if (is_closed) {
-    prune(config);
-  }
-  return is_closed ||
+  return !path_of(files->data, part) || /* nobody wants it any more */
+         segment_close(part, files->data, files->index, &closed, problem) ||
          failure_set(failure, EXIT_STATUS_INTERNAL, "framectl repair finishes it once its disk lets it", "%s", problem);
-}
-
-/* A segment whose maker ended before it wrote whose it is. */
-static bool is_blank(const char *part, int index) {
-  struct stat data, beside;
-  return lstat(part, &data) == 0 && S_ISREG(data.st_mode) && data.st_size == 0 &&
-         (index < 0 || (fstat(index, &beside) == 0 && beside.st_size == 0));
-}
-
-static void sweep_one(const struct config_pipeline *config, const char *part) {
-  char problem[SEGMENT_PROBLEM];
-  struct segment_closed closed;
-  int index = segment_open_index(part, O_RDONLY);
-  bool blank = is_blank(part, index), is_ours = blank || is_own(config, index);
-  if (index >= 0) {
-    close(index);
-  }
-  int fd = is_ours ? segment_open_part(part, O_RDWR) : -1;
-  if (fd < 0) {
-    return; /* not ours, or somebody writes to it */
-  }
-  blank = blank && is_blank(part, -1); /* looked at before it was locked */
-  if (blank) {
-    segment_remove(part); /* while it is locked: see open_data() */
-  }
-  close(fd);
-  if (blank) {
-    return;
-  }
-  if (!segment_repair(part, &closed, problem)) {
-    log_event(LOG_CUT, config->name, "%s", problem);
-  } else if (closed.name[0]) {
-    log_event(LOG_CUT, config->name, "'%s' was left unfinished: it has %" PRIu64 " results; %" PRId64 " bytes were cut off",
-              closed.name, closed.entries, closed.cut);
-  }
-}
-
-void segments_sweep(const struct config_pipeline *config) {
-  char pattern[2 * PATH_MAX];
-  glob_t found;
-  pattern_of(config->sink.path, pattern);
-  memcpy(pattern + strlen(pattern), SEGMENT_PART, sizeof SEGMENT_PART);
-  if (glob(pattern, 0, NULL, &found) == 0) {
-    for (size_t i = 0; i < found.gl_pathc; i++) {
-      sweep_one(config, found.gl_pathv[i]);
-    }
-    globfree(&found);
-  }
-  prune(config);
 }
 
 /* -- too old, too many ------------------------------------------------------------------------------------------------- */
@@ -327,4 +270,55 @@ static void prune(const struct config_pipeline *config) {
   }
   free(list);
   globfree(&found);
+}
+
+/* -- what was left ------------------------------------------------------------------------------------------------------- */
+
+/* A segment whose maker ended before it wrote whose it is. */
+static bool is_blank(const char *part, int index) {
+  struct stat data, beside;
+  return lstat(part, &data) == 0 && S_ISREG(data.st_mode) && data.st_size == 0 &&
+         (index < 0 || (fstat(index, &beside) == 0 && beside.st_size == 0));
+}
+
+static void sweep_one(const struct config_pipeline *config, const char *part) {
+  char problem[SEGMENT_PROBLEM];
+  struct segment_closed closed;
+  int index = segment_open_index(part, O_RDONLY);
+  bool blank = is_blank(part, index), is_ours = blank || is_own(config, index);
+  if (index >= 0) {
+    close(index);
+  }
+  int fd = is_ours ? segment_open_part(part, O_RDWR) : -1;
+  if (fd < 0) {
+    return; /* not ours, or somebody writes to it */
+  }
+  blank = blank && is_blank(part, -1); /* looked at before it was locked */
+  if (blank) {
+    segment_remove(part); /* while it is locked: see open_data() */
+  }
+  close(fd);
+  if (blank) {
+    return;
+  }
+  if (!segment_repair(part, &closed, problem)) {
+    log_event(LOG_CUT, config->name, "%s", problem);
+  } else if (closed.name[0]) {
+    log_event(LOG_CUT, config->name, "'%s' was left unfinished: it has %" PRIu64 " results; %" PRId64 " bytes were cut off",
+              closed.name, closed.entries, closed.cut);
+  }
+}
+
+void segments_sweep(const struct config_pipeline *config) {
+  char pattern[2 * PATH_MAX];
+  glob_t found;
+  pattern_of(config->sink.path, pattern);
+  memcpy(pattern + strlen(pattern), SEGMENT_PART, sizeof SEGMENT_PART);
+  if (glob(pattern, 0, NULL, &found) == 0) {
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+      sweep_one(config, found.gl_pathv[i]);
+    }
+    globfree(&found);
+  }
+  prune(config);
 }

@@ -19,9 +19,9 @@ struct segment_files { /* both -1: none */
 /* Makes the next segment, with folders that are missing. `payload`: see struct segment_head. */
 bool segments_begin(const struct config_pipeline *config, uint64_t payload, struct segment_files *files,
                     struct failure *failure);
-/* Finishes one, and then removes those that are too old or too many. Its descriptors stay open. */
-bool segments_end(const struct config_pipeline *config, const struct segment_files *files, struct failure *failure);
-/* Finishes those that a process before this one left and nobody writes to. */
+/* Finishes one. Its descriptors stay open. */
+bool segments_end(const struct segment_files *files, struct failure *failure);
+/* Finishes those that a process before this one left and nobody writes to, and removes those that are too old or too many. */
 void segments_sweep(const struct config_pipeline *config);
 /* The index of a segment that goes on; -1: it is gone. */
 int segments_find_index(int data);

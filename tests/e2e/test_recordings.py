@@ -1,5 +1,6 @@
 """Recordings: files of results that stay found, in segments, with an index beside each."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -189,6 +190,30 @@ def test_a_kill_leaves_an_unfinished_segment_that_the_next_start_finishes(place)
     assert numbers_of(segments(place)) == [*range(10), 0, 1, 2]
 
 
+def test_a_segment_that_is_locked_at_the_next_start_is_finished_later(place):
+    """Its lock may go on in the service manager, which has a copy of each descriptor, until the next process serves."""
+    with Daemon(place, rotating(place, size=f"{4 * SIZE}B")) as daemon:
+        with daemon.producer() as producer:
+            feed(daemon, producer, 0, 2)
+        [part] = place.glob("*.part")
+        with open(part, "rb") as copy:
+            daemon.process.kill()
+            daemon.process.wait(limit(10))
+            daemon.settled = True
+            fcntl.flock(copy, fcntl.LOCK_EX)
+            (place / "cam0.sock").unlink()
+            daemon.start()
+            daemon.wait_ready()
+            producer = daemon.producer()
+            feed(daemon, producer, 0, 5)
+            wait_until(lambda: len(segments(place)) == 1, lambda: "the first of the new ones is finished")
+            assert part.exists()
+        with producer:
+            feed(daemon, producer, 5, 4)
+        wait_until(lambda: not part.exists(), lambda: f"it is finished: {parts(place)}\n{daemon.log}")
+    assert numbers_of(segments(place)) == [0, 1, *range(9)]
+
+
 def test_a_segment_that_was_only_made_is_removed_at_the_next_start(place):
     """Its maker was killed before it wrote whose it is; a file with something in it is somebody else's."""
     for name in ("out-1.part", "out-1.part.index", "out-2.part"):
@@ -265,7 +290,8 @@ def test_kills_under_a_manager_lose_no_result_of_a_segment(place, store):
             daemon.wait_view("it is written", lambda view: view["frames"]["emitted"] > 60 * number, "file")
             store.kill(daemon)
         daemon.account("file", came=400, emitted=400)
-    _, unfinished = read_index(next(place.glob("*.part.index")))  # it is left to the next process
+    [index] = place.glob("*.part.index")  # the last one is left to the next process
+    _, unfinished = read_index(index)
     assert numbers_of(segments(place, owner=b"file")) + [entry[2] for entry in unfinished] == list(range(400))
 
 
