@@ -3,7 +3,6 @@
 #include "daemon/base/rights.h"
 #include "daemon/state/fd_store.h"
 #include "daemon/state/image.h"
-#include "daemon/state/state.h"
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
@@ -67,10 +66,7 @@ static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setu
     if (!inputs->seats[i].session) {
       return false;
     }
-    if (setup->left && state_left()->live) {
-      inputs_revive_seat(&inputs->seats[i]);
-    }
-    if (setup->left && !inputs_seat_is_sound(&inputs->seats[i])) {
+    if (setup->left && !inputs_settle_seat(&inputs->seats[i])) {
       return make_no_sense(inputs, failure);
     }
     choose_alike(inputs->seats[i].session, &session);

@@ -70,21 +70,15 @@ bool inputs_adopt_seat(const struct inputs *inputs, struct producer *producer, s
   return sound;
 }
 
-/* Whether what was read of the seat's producer fits what its session has. */
-bool inputs_seat_is_sound(const struct producer *producer) {
+bool inputs_settle_seat(struct producer *producer) {
   const struct session *session = producer->session;
-  bool has_source = session_has_source(session);
-  return (!has_source || (producer->client.fd >= 0 && (producer->shares || !session_shares(session)))) &&
-         (!producer->shares || session_may_share(session));
-}
-
-void inputs_revive_seat(struct producer *producer) {
-  enum session_revival revival = session_revival(producer->session);
-  if (producer->client.fd < 0 && session_has_source(producer->session)) {
+  const bool is_there = producer->client.fd >= 0, was_killed = state_left()->live;
+  if (was_killed && !is_there && session_has_source(session)) {
     session_lose_source(producer->session);
   }
-  producer->used = true; /* that may be newer than what the control loop said last */
-  producer->cut = producer->client.fd >= 0 && revival != SESSION_NEVER_BEGAN && revival != SESSION_GOES_ON;
+  producer->used |= was_killed; /* that may be newer than what the control loop said last */
+  producer->cut = was_killed && is_there && session_is_cut(session);
+  return (is_there || !session_has_source(session)) && session_may_share(session, producer->shares);
 }
 
 /* A producer that was handed over keeps its seat: that its user may not have it any more is only logged. */

@@ -10,7 +10,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "daemon/session/private.h"
 #include "daemon/state/fd_table.h"
@@ -73,7 +72,7 @@ static void reconcile(struct session *session, const struct sink *sink) {
 
 /* -- its producer --------------------------------------------------------------------------------------------------- */
 
-enum session_revival session_revival(const struct session *session) { return session->revival; }
+bool session_is_cut(const struct session *session) { return session->revival >= SESSION_CUT; }
 
 void session_lose_source(struct session *session) {
   receive_end(&session->receive, FATE_INVALID, clock_now());
@@ -83,9 +82,9 @@ void session_lose_source(struct session *session) {
 
 bool session_has_source(const struct session *session) { return session->source.state != SOURCE_NONE; }
 
-bool session_may_share(const struct session *session) { return session->control.fd >= 0; }
-
-bool session_shares(const struct session *session) { return session->shares; }
+bool session_may_share(const struct session *session, bool shares) {
+  return shares ? session->control.fd >= 0 : !session->shares;
+}
 
 /* Frames that a file gave since `before` are read from it once more. */
 static bool reread(struct session *session, const struct source *left) {
