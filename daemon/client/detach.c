@@ -21,6 +21,7 @@ static const struct {
     [DETACH_ERROR] = {LOG_CLIENT_ERROR, false, "failed"},
     [DETACH_CLIENT_GONE] = {LOG_DISCONNECTED, false, "left"},
     [DETACH_STOPPED] = {LOG_DISCONNECTED, false, "was disconnected"},
+    [DETACH_CUT] = {LOG_CUT_OFF, false, "is cut off"},
 };
 
 /* A producer that has sent no whole frame did not break its protocol: it speaks another one than this source takes. */

@@ -3,7 +3,6 @@
 #include "daemon/base/rights.h"
 #include "daemon/state/fd_store.h"
 #include "daemon/state/image.h"
-#include "daemon/state/state.h"
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
@@ -61,10 +60,7 @@ static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setu
     if (!inputs->seats[i].session) {
       return false;
     }
-    if (setup->left && state_left()->live) {
-      inputs_revive_seat(&inputs->seats[i]);
-    }
-    if (setup->left && !inputs_seat_is_sound(&inputs->seats[i])) {
+    if (setup->left && !inputs_settle_seat(&inputs->seats[i])) {
       return make_no_sense(inputs, failure);
     }
     /* What the first session's warm-up has measured need not be measured again. */
@@ -175,7 +171,6 @@ static bool inputs_start_source(struct inputs *inputs, struct failure *failure) 
 }
 
 bool inputs_start(struct inputs *inputs, struct failure *failure) {
-  inputs_cut(inputs);
   if (!inputs_start_source(inputs, failure)) {
     return false;
   }
@@ -358,7 +353,7 @@ struct session *inputs_session(const struct inputs *inputs, unsigned producer) {
 unsigned inputs_producers(const struct inputs *inputs) {
   unsigned count = 0;
   for (unsigned i = 0; i < inputs->count; i++) {
-    count += inputs->seats[i].client.fd >= 0;
+    count += inputs->seats[i].client.fd >= 0 && !inputs->seats[i].cut;
   }
   return count;
 }

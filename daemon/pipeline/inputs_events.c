@@ -47,6 +47,7 @@ static void on_detached(struct inputs *inputs, struct producer *producer, const 
   detach_tell(inputs->config, event, &producer->client, producer->shares);
   note_end(inputs, event);
   producer->client.fd = -1;
+  producer->cut = false;
   inputs_count_producer(inputs, producer, false);
   if (!producer->shares) {
     quota_release(&producer->charge);
@@ -56,6 +57,7 @@ static void on_detached(struct inputs *inputs, struct producer *producer, const 
   } else if (!inputs->closed && inputs->config->source.endpoint == CONFIG_SOCKET) {
     inputs_seat_next(inputs, producer);
   } else if (!inputs->closed && inputs->endpoint.kind == ENDPOINT_FIFO) {
+    inputs->discards |= event->reason == DETACH_CUT; /* the rest of a frame may come */
     inputs_await_next_writer(inputs);
   } else {
     inputs->ended = true;

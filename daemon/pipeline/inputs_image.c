@@ -70,60 +70,15 @@ bool inputs_adopt_seat(const struct inputs *inputs, struct producer *producer, s
   return sound;
 }
 
-/* Whether what was read of the seat's producer fits what its session has. */
-bool inputs_seat_is_sound(const struct producer *producer) {
+bool inputs_settle_seat(struct producer *producer) {
   const struct session *session = producer->session;
-  bool has_source = session_has_source(session);
-  return (!has_source || (producer->client.fd >= 0 && session_shares(session) == producer->shares)) &&
-         (!producer->shares || session_may_share(session));
-}
-
-void inputs_revive_seat(struct producer *producer) {
-  enum session_revival revival = session_revival(producer->session);
-  if (producer->client.fd < 0 && session_has_source(producer->session)) {
+  const bool is_there = producer->client.fd >= 0, was_killed = state_left()->live;
+  if (was_killed && !is_there && session_has_source(session)) {
     session_lose_source(producer->session);
   }
-  producer->used = true; /* that may be newer than what the control loop said last */
-  producer->cut = producer->client.fd >= 0 && revival != SESSION_NEVER_BEGAN && revival != SESSION_GOES_ON;
-}
-
-static void log_cut(const struct inputs *inputs, const struct producer *producer) {
-  bool is_cut = session_revival(producer->session) == SESSION_CUT;
-  log_event(is_cut ? LOG_CUT_OFF : LOG_DISCONNECTED, inputs->config->name, "producer pid %d (user %u) %s%s",
-            (int)producer->client.pid, (unsigned)producer->client.uid,
-            is_cut ? "is cut off: the process before was killed while it read from it or wrote to it" : "had ended",
-            is_cut && inputs->endpoint.kind == ENDPOINT_FIFO ? "; what it writes is thrown away until it closes the FIFO" : "");
-}
-
-/* A FIFO stays open for the next writer. */
-static void seat_cut(struct inputs *inputs, struct producer *producer) {
-  if (inputs->endpoint.kind == ENDPOINT_FIFO) {
-    inputs->endpoint.fd = producer->client.fd;
-  } else {
-    rights_close(producer->client.fd);
-    inputs->ended |= inputs->config->source.endpoint != CONFIG_SOCKET;
-  }
-  producer->client.fd = -1;
-  producer->cut = false;
-  if (producer->shares) {
-    producer_renew(producer);
-  }
-}
-
-/* Whether the FIFO may hold the rest of a frame that the killed process had begun to read. */
-static bool is_amid(const struct inputs *inputs) {
-  enum session_revival revival = session_revival(inputs->seats[0].session);
-  return inputs->endpoint.kind == ENDPOINT_FIFO && revival == SESSION_CUT;
-}
-
-void inputs_cut(struct inputs *inputs) {
-  inputs->discards |= is_amid(inputs);
-  for (unsigned i = 0; i < inputs->count; i++) {
-    if (inputs->seats[i].cut) {
-      log_cut(inputs, &inputs->seats[i]);
-      seat_cut(inputs, &inputs->seats[i]);
-    }
-  }
+  producer->used |= was_killed; /* that may be newer than what the control loop said last */
+  producer->cut = was_killed && is_there && session_is_cut(session);
+  return (is_there || !session_has_source(session)) && session_may_share(session, producer->shares);
 }
 
 /* A producer that was handed over keeps its seat: that its user may not have it any more is only logged. */

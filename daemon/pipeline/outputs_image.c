@@ -2,7 +2,6 @@
  * How the outputs of a pipeline go on in the next process: their file, the readers, each at the byte where it is, and the
  * sink's results, after the sessions whose results these are.
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

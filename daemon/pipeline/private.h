@@ -108,11 +108,8 @@ struct inputs {
  * they make no sense. */
 bool inputs_adopt(struct inputs *inputs, const struct inputs *address);
 bool inputs_adopt_seat(const struct inputs *inputs, struct producer *producer, struct session_setup *session);
-bool inputs_seat_is_sound(const struct producer *producer);
-/* Finds out what became of the seat's producer when the process before this one was killed. */
-void inputs_revive_seat(struct producer *producer);
-/* Lets go of producers that cannot go on after a kill. */
-void inputs_cut(struct inputs *inputs);
+/* Finds out what became of the seat's producer, once the session is made. False: they do not fit. */
+bool inputs_settle_seat(struct producer *producer);
 /* Everybody goes on where the process before this one stopped. */
 void inputs_continue(struct inputs *inputs);
 

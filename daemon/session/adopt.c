@@ -10,7 +10,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "daemon/session/private.h"
 #include "daemon/state/fd_table.h"
@@ -73,7 +72,7 @@ static void reconcile(struct session *session, const struct sink *sink) {
 
 /* -- its producer --------------------------------------------------------------------------------------------------- */
 
-enum session_revival session_revival(const struct session *session) { return session->revival; }
+bool session_is_cut(const struct session *session) { return session->revival >= SESSION_CUT; }
 
 void session_lose_source(struct session *session) {
   receive_end(&session->receive, FATE_INVALID, clock_now());
@@ -83,9 +82,9 @@ void session_lose_source(struct session *session) {
 
 bool session_has_source(const struct session *session) { return session->source.state != SOURCE_NONE; }
 
-bool session_may_share(const struct session *session) { return session->control.fd >= 0; }
-
-bool session_shares(const struct session *session) { return session->shares; }
+bool session_may_share(const struct session *session, bool shares) {
+  return shares ? session->control.fd >= 0 : !session->shares;
+}
 
 /* Frames that a file gave since `before` are read from it once more. */
 static bool reread(struct session *session, const struct source *left) {
@@ -113,15 +112,19 @@ static enum session_revival revive(const struct session *session, uint64_t attac
   return !session_has_source(session) ? SESSION_ENDED : is_marked ? SESSION_CUT : SESSION_GOES_ON;
 }
 
-/* A client that shares memory leaves by the way of all others, since its memory must be made anew. */
-static void end_sharing(struct session *session) {
+/* Who cannot go on leaves by the way of all others, as if it had ended. */
+static void cut_source(struct session *session) {
   receive_end(&session->receive, FATE_INVALID, clock_now());
-  channel_adopt_none(&session->channel, &session->flow);
+  if (session->shares) {
+    channel_adopt_none(&session->channel, &session->flow);
+    session->cut_client = true;
+  }
+  session->acknowledges = false; /* a part of one may have been written */
   session->source.state = SOURCE_ENDED;
-  session->source.reason = DETACH_ERROR;
-  snprintf(session->source.text, sizeof session->source.text, "the process before was killed while it took its frames");
-  session->revival = SESSION_GOES_ON;
-  session->cut_client = true;
+  session->source.reason = DETACH_CUT;
+  snprintf(session->source.text, sizeof session->source.text,
+           "the process before was killed while it read from it or wrote to it");
+  session->revival = SESSION_CUT;
 }
 
 static bool adopt_source(struct session *session, const struct session *left) {
@@ -152,8 +155,10 @@ static bool adopt_source(struct session *session, const struct session *left) {
 }
 
 static void lose_whom_it_must(struct session *session) {
-  if (session->revival == SESSION_CUT && session->shares) {
-    end_sharing(session);
+  if (session->revival == SESSION_CUT) {
+    cut_source(session);
+  } else if (session->revival == SESSION_ENDED && state_left()->live && session->attaches > 0) {
+    session->source.state = SOURCE_ENDED; /* which nobody may have heard of */
   } else if (session->revival != SESSION_GOES_ON) {
     session_lose_source(session);
   }
@@ -208,8 +213,7 @@ static bool adopt_client(struct session *session, const struct sink *sink, bool 
   }
   session->client_at = session->attach_reader;
   if (!has_client && session->revival == SESSION_GOES_ON && !session->shares) {
-    session->revival = SESSION_CUT;
-    session_lose_source(session);
+    cut_source(session);
   }
   if (!has_client && !session->shares) {
     session->client_gone = false;

@@ -28,6 +28,14 @@ struct notice {
   struct session_event event;
 };
 
+/* What became of the session's last producer when the process was killed. */
+enum session_revival {
+  SESSION_NEVER_BEGAN, /* the session had not begun with it */
+  SESSION_GOES_ON,     /* it goes on at the byte where it was */
+  SESSION_CUT,         /* nobody knows how much of it was read: it cannot go on */
+  SESSION_ENDED        /* it had ended */
+};
+
 struct session {
   struct runner runner; /* first */
   struct session_setup setup;

@@ -154,14 +154,8 @@ unsigned session_suspect(struct session *session, bool failed, bool alone);
 /* Has the next process get the descriptors of its memory. */
 void session_keep(const struct session *session);
 
-/* What became of the session's last producer when the process was killed. */
-enum session_revival {
-  SESSION_NEVER_BEGAN, /* the session had not begun with it */
-  SESSION_GOES_ON,     /* it goes on at the byte where it was */
-  SESSION_CUT,         /* nobody knows how much of it was read: it cannot go on */
-  SESSION_ENDED        /* it had ended */
-};
-enum session_revival session_revival(const struct session *session);
+/* Whether the producer that was left cannot go on, and leaves. */
+bool session_is_cut(const struct session *session);
 /* The session's producer is gone: a frame that had begun is invalid. */
 void session_lose_source(struct session *session);
 
@@ -169,9 +163,8 @@ void session_lose_source(struct session *session);
 bool session_taken(struct session *session, struct failure *failure);
 /* Whether the producer that was left was the session's already; otherwise the session was never told of that producer. */
 bool session_has_source(const struct session *session);
-/* Whether the producer shares its memory, and whether one can. */
-bool session_shares(const struct session *session);
-bool session_may_share(const struct session *session);
+/* Whether its producer can be one that `shares` its memory, or one that does not. */
+bool session_may_share(const struct session *session, bool shares);
 /* Goes on with the producer that was left: like session_attach(). */
 void session_attach_again(struct session *session, int fd);
 /* Frames that were dropped because they made the device fail again and again; `last` gets the name of the last, if any. */

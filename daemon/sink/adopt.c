@@ -176,15 +176,15 @@ static bool take_rest_frame(struct reader *reader, const struct reader *left, si
 static bool take_rest(struct reader *reader, const struct reader *left, sink_road *road, void *context) {
   const struct sink *sink = reader->sink;
   size_t bytes = sizeof(struct room) + sink_room_bytes(sink);
-  bool has_rest = left->rest_at < left->rest_end;
-  if ((has_rest || left->sent > 0) && !sink->block && !left->borrower && !reader_make_room(reader)) {
+  bool has_rest = left->rest_at < left->rest_end, needs_room = !sink->block && !left->borrower;
+  if ((has_rest || left->sent > 0) && needs_room && !reader_make_room(reader)) {
     return false;
   }
   if (!has_rest) {
     return true;
   }
-  const struct room *room = sink->block ? NULL : image_left_at(left->room, IMAGE_ROOM, bytes);
-  if (!room || left->rest_end > sink_room_bytes(sink)) {
+  const struct room *room = image_left_at(left->room, IMAGE_ROOM, bytes);
+  if (!needs_room || !room || left->rest_end > sink_room_bytes(sink)) {
     return false;
   }
   memcpy(reader->room->bytes + left->rest_at, room->bytes + left->rest_at, left->rest_end - left->rest_at);
@@ -261,9 +261,7 @@ struct reader *reader_adopt_file(struct sink *sink, const struct reader *left, i
   if (!reader) {
     return NULL;
   }
-  if (left) {
-    take_counts(reader, left);
-  }
+  take_counts(reader, left);
   sink->placed = sink->placed && (!S_ISREG(status.st_mode) || status.st_size >= sink->position);
   reader->continues = sink->placed;
   if (sink->placed && S_ISREG(status.st_mode) && status.st_size > sink->position) {

@@ -67,7 +67,7 @@ void source_open_again(struct source *source, struct lane *lane, int fd) {
 }
 
 bool source_adopt(struct source *source, const struct source *left) {
-  if ((unsigned)left->state > SOURCE_CLOSING || (unsigned)left->reason > DETACH_STOPPED || !image_is_time(left->offset) ||
+  if ((unsigned)left->state > SOURCE_CLOSING || (unsigned)left->reason > DETACH_CUT || !image_is_time(left->offset) ||
       !image_is_time(left->due)) { /* an offset in bytes has the same bounds */
     return false;
   }

@@ -29,7 +29,8 @@ enum detach_reason {
   DETACH_TIMEOUT,     /* the rest of a frame did not come in time */
   DETACH_ERROR,       /* read or write failed: `text` says why */
   DETACH_CLIENT_GONE, /* reply: it no longer takes its results */
-  DETACH_STOPPED      /* session_stop() */
+  DETACH_STOPPED,     /* session_stop() */
+  DETACH_CUT          /* the process before was killed, and nobody knows how much of it was read */
 };
 
 enum source_state {

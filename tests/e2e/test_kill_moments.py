@@ -9,7 +9,7 @@ import pytest
 
 from harness import Background, Producer, Reader, numbered, pipeline, require_whole, wait_until, whole
 from harness.injection import KILL, KILL_AFTER, Injection
-from harness.store import settle, start
+from harness.store import connections, settle, start
 
 pytestmark = pytest.mark.memory
 
@@ -54,6 +54,30 @@ def test_a_fifo_that_was_being_read_gives_no_shifted_frame(place, store):
                 writer.write(whole(4, SIZE).tobytes())
                 assert reader.read(SIZE) == whole(4, SIZE).tobytes()
         daemon.account(came=2, emitted=2)
+
+
+@pytest.mark.parametrize("reply", [False, True])
+def test_who_was_being_read_is_cut_off_and_may_come_again(place, store, reply):
+    """The connection is closed, with the frame that had begun, and is counted as lost once."""
+    daemon = start(place, store, {"cam0": pipeline(FORMAT, **({"sink": {"reply": True}} if reply else {}))})
+    store.arm(daemon, Injection(place, "recvmsg", at=12, error=KILL_AFTER))
+    with daemon, contextlib.ExitStack() as others:
+        reader = None if reply else others.enter_context(daemon.reader())
+        with daemon.producer() as producer:
+            producer.send(whole(0, SIZE).tobytes())
+            assert (reader or producer).read(SIZE) == whole(0, SIZE).tobytes()
+            for _ in range(20):
+                if daemon.process.poll() is None:
+                    producer.send(bytes(100))
+                    time.sleep(0.05)
+            killed(store, daemon)
+            daemon.wait_log("is cut off after 2 frames")
+            assert producer.socket.recv(1) == b""
+        with daemon.producer() as producer:
+            producer.send(whole(1, SIZE).tobytes())
+            assert (reader or producer).read(SIZE) == whole(1, SIZE).tobytes()
+        daemon.account(came=3, emitted=2, invalid=1)
+        assert connections(daemon) == 1
 
 
 def test_a_torn_file_is_mended_after_two_kills_in_a_row(place, store):

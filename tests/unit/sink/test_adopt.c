@@ -1,0 +1,76 @@
+/* A reader under `drop` goes on in the next process with the rest of a result that it is owed, if what was left makes sense. */
+#include <check.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/sink/results.h"
+
+enum { BYTES = 100, FROM = 20, TO = 60 };
+
+static struct config_pipeline config;
+static struct sink *sink;
+static struct reader *left;
+
+static void set_up(void) {
+  static char name[] = "cam0", path[] = "/nowhere/socket";
+  const struct frame_format format = format_tensor(ELEMENT_UINT8, (uint64_t[]){BYTES}, 1);
+  struct failure failure;
+  config = (struct config_pipeline){.name = name, .slots = 2};
+  config.sink = (struct config_sink){.endpoint = CONFIG_SOCKET, .path = path};
+  config.sink.overload = CONFIG_SINK_DROP;
+  const struct sink_setup setup = {.config = &config, .output = &format};
+  sink = sink_new(&setup, &failure);
+  ck_assert_ptr_nonnull(sink);
+  left = reader_new(sink, -1, &failure);
+  ck_assert(left && reader_make_room(left) && image_look_into(dup(image_fd())));
+  memset(left->room->bytes, 7, TO);
+  left->rest_at = FROM;
+  left->rest_end = TO;
+  left->link = &sink->readers;
+}
+
+static void tear_down(void) {
+  image_look_away();
+  left = reader_free(left);
+  sink = sink_free(sink);
+}
+
+static struct reader *adopt(void) {
+  bool cut;
+  return reader_adopt(sink, left, -1, NULL, NULL, &cut);
+}
+
+START_TEST(a_rest_is_taken_with_its_bytes) {
+  struct reader *reader = adopt();
+  ck_assert_ptr_nonnull(reader);
+  ck_assert(reader->rest_at == FROM && reader->rest_end == TO);
+  ck_assert_mem_eq(reader->room->bytes + FROM, left->room->bytes + FROM, TO - FROM);
+  reader_free(reader);
+}
+END_TEST
+
+START_TEST(whoever_shares_memory_is_owed_no_rest) {
+  left->borrower = (struct borrower *)(void *)left;
+  ck_assert_ptr_null(adopt());
+  left->borrower = NULL;
+}
+END_TEST
+
+START_TEST(a_rest_is_not_longer_than_its_room) {
+  left->rest_end = sink_room_bytes(sink) + 1;
+  ck_assert_ptr_null(adopt());
+}
+END_TEST
+
+Suite *adopt_suite(void);
+
+Suite *adopt_suite(void) {
+  Suite *suite = suite_create("adopt");
+  TCase *tests = tcase_create("adopt");
+  tcase_add_checked_fixture(tests, set_up, tear_down);
+  tcase_add_test(tests, a_rest_is_taken_with_its_bytes);
+  tcase_add_test(tests, whoever_shares_memory_is_owed_no_rest);
+  tcase_add_test(tests, a_rest_is_not_longer_than_its_room);
+  suite_add_tcase(suite, tests);
+  return suite;
+}
