@@ -43,13 +43,6 @@ static void note_times(struct processors *processors, const char *stat, uint64_t
   processors->mine = mine;
 }
 
-/* A kernel without pressure figures says at least how many are ready at this moment; some looks together are a share. */
-static double share_waited(const struct processors *processors, const char *pressure) {
-  double percent = 0;
-  bool waits = processors->ready > processors->count;
-  return sscanf(pressure, "some avg10=%lf", &percent) == 1 ? percent / 100 : processors->waited * 0.75 + (waits ? 0.25 : 0);
-}
-
 void processors_note(struct processors *processors, const char *stat, const char *pressure, uint64_t mine) {
   const char *ready = strstr(stat, "\nprocs_running ");
   processors->count = count_processors(stat);
@@ -57,7 +50,12 @@ void processors_note(struct processors *processors, const char *stat, const char
     processors->ready = 0;
   }
   note_times(processors, stat, mine);
-  processors->waited = share_waited(processors, pressure);
+  double percent;
+  if (sscanf(pressure, "some avg10=%lf", &percent) == 1) {
+    processors->waited = percent / 100;
+  } else { /* such a kernel says at least how many are ready at this moment; some looks together are a share */
+    processors->waited = processors->waited * 0.75 + (processors->ready > processors->count ? 0.25 : 0);
+  }
 }
 
 /* The whole file, or as much as there is room for. */

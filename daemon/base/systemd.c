@@ -31,15 +31,12 @@ static struct {
   char state[NOTIFICATION], status[NOTIFICATION]; /* to be said; empty: nothing */
 } manager = {.socket = {.fd = -1}};
 
-/* Opened at the first use, and tried again where there was no descriptor for it. */
-static bool reach_manager(void) {
-  const char *address = getenv("NOTIFY_SOCKET");
-  return address && (manager.socket.fd >= 0 || datagram_open(&manager.socket, address));
-}
-
+/* The manager's socket is opened at the first use, and tried again where there was no descriptor for it. */
 static bool say(const char *text, int fd, bool waits) {
+  const char *address = getenv("NOTIFY_SOCKET");
   const struct iovec part = {.iov_base = (char *)(uintptr_t)text, .iov_len = strlen(text)};
-  return reach_manager() && datagram_send(&manager.socket, &part, 1, fd, waits);
+  return address && (manager.socket.fd >= 0 || datagram_open(&manager.socket, address)) &&
+         datagram_send(&manager.socket, &part, 1, fd, waits);
 }
 
 void systemd_flush(void) {
@@ -120,11 +117,10 @@ static void ask_once(void) {
 
 bool systemd_has_passed(void) { return passed.others || getenv(PASSED); }
 
-static bool systemd_is_listener(int fd) { return sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) > 0; }
-
 static int systemd_find_listener(const char *name, const char *path) {
   for (int i = 0; name && i < passed.count; i++) {
-    if (passed.names[i] && strcmp(passed.names[i], name) == 0 && systemd_is_listener(SD_LISTEN_FDS_START + i)) {
+    if (passed.names[i] && strcmp(passed.names[i], name) == 0 &&
+        sd_is_socket(SD_LISTEN_FDS_START + i, AF_UNSPEC, SOCK_STREAM, 1) > 0) {
       return i;
     }
   }
@@ -246,13 +242,12 @@ static bool set_number(const char *variable, long number) {
   return setenv(variable, text, 1) == 0;
 }
 
-/* sd_listen_fds() looks at each number: one with no descriptor makes all of them unknown. */
-static bool receive_place(int place) { return fcntl(place, F_SETFD, 0) == 0 || dup2(STDERR_FILENO, place) >= 0; }
-
 bool systemd_pass_again(void) {
   bool there = passed.as_given;
   for (int i = 0; there && i < passed.count; i++) {
-    there = receive_place(SD_LISTEN_FDS_START + i);
+    /* sd_listen_fds() looks at each number: one with no descriptor makes all of them unknown. */
+    int place = SD_LISTEN_FDS_START + i;
+    there = fcntl(place, F_SETFD, 0) == 0 || dup2(STDERR_FILENO, place) >= 0;
   }
   return there && set_number("LISTEN_PID", getpid()) && set_number("LISTEN_FDS", passed.count) &&
          setenv("LISTEN_FDNAMES", passed.as_given, 1) == 0;

@@ -142,13 +142,6 @@ static void handshake_turn_away(struct handshake *handshake, enum native_error_c
   rights_close(client.fd);
 }
 
-/* A client that hangs up without a byte only looked whether somebody listens, as monitors do: that is no refusal. */
-static void let_go(struct handshake *handshake) {
-  int fd = handshake->client.fd;
-  handshake_forget(handshake);
-  rights_close(fd);
-}
-
 static void turn_away_foreign(struct handshake *handshake) {
   enum stranger other = protocol_recognise(handshake->bytes, handshake->count);
   char problem[PROTOCOL_PROBLEM];
@@ -199,7 +192,10 @@ static void read_hello(struct handshake *handshake) {
     return;
   }
   if (got <= 0 && handshake->count == 0) {
-    let_go(handshake);
+    /* A client that hangs up without a byte only looked whether somebody listens, as monitors do: that is no refusal. */
+    int fd = handshake->client.fd;
+    handshake_forget(handshake);
+    rights_close(fd);
     return;
   }
   if (got <= 0) {

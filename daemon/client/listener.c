@@ -40,12 +40,6 @@ static void listener_enter(const struct listener *listener) {
   fd_table_listen(listener->fd, listener->path, listener->passed, false, &file);
 }
 
-static bool take_passed(struct listener *listener, const char *name) {
-  listener->fd = systemd_take_listener(name, listener->path);
-  listener->passed = listener->fd >= 0;
-  return listener->passed;
-}
-
 /* Takes a listening socket that nobody uses: of the process before, with the connections that wait at it, or one that systemd
  * passed to a pipeline which a reload has removed. Where nobody knows which file it made, that is the one which is there. */
 static bool take_kept(struct listener *listener) {
@@ -68,7 +62,9 @@ struct listener *listener_open(const char *name, const char *path, const struct 
   if (!listener) {
     return NULL;
   }
-  bool is_there = take_passed(listener, name) || take_kept(listener);
+  listener->fd = systemd_take_listener(name, listener->path);
+  listener->passed = listener->fd >= 0;
+  bool is_there = listener->passed || take_kept(listener);
   rights_refuse(listener->fd);
   bool opened = is_there ? !listener_has_file(listener) || listener_set_access(listener, access, failure)
                          : listener_create(listener, access, failure);

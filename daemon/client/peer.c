@@ -14,12 +14,6 @@
 #define SO_PEERGROUPS 59
 #endif
 
-/* In bytes: asked without room for them, the kernel says how much they need. */
-static socklen_t supplementary_groups(int fd) {
-  socklen_t length = 0;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &length) != 0 && errno == ERANGE ? length : 0;
-}
-
 static void peer_process(pid_t pid, char name[PEER_PROCESS]) {
   char path[32];
   snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
@@ -41,7 +35,10 @@ bool peer_read(int fd, struct peer *peer) {
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
     return false;
   }
-  length = supplementary_groups(fd);
+  length = 0; /* asked without room for the supplementary groups, the kernel says how many bytes they need */
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &length) == 0 || errno != ERANGE) {
+    length = 0;
+  }
   *peer = (struct peer){
       .pid = credentials.pid, .uid = credentials.uid, .group_count = 1, .groups = malloc(sizeof *peer->groups + length)};
   if (!peer->groups) {

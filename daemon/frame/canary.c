@@ -41,13 +41,6 @@ struct canary {
 
 static unsigned char sample(uint64_t flight, unsigned index) { return (unsigned char)((flight * 31 + index * 7) % LARGEST); }
 
-static void canary_prepare(struct canary *canary) {
-  for (unsigned i = 0; i < SIZE; i++) {
-    canary->input[i] = sample(canary->flights, i);
-  }
-  memset(canary->output, 0, SIZE); /* which no sample makes */
-}
-
 static bool canary_compare(struct canary *canary, struct gpu_error *error) {
   for (unsigned i = 0; i < SIZE; i++) {
     int wanted = SCALE * sample(canary->flights, i) + OFFSET;
@@ -58,10 +51,6 @@ static bool canary_compare(struct canary *canary, struct gpu_error *error) {
     }
   }
   return true;
-}
-
-static void canary_nap(unsigned looks) {
-  nanosleep(&(struct timespec){.tv_nsec = looks < PATIENT_LOOKS ? SHORT_NAP_NS : LONG_NAP_NS}, NULL);
 }
 
 /* While other frames leave the device, it is only in their queue. */
@@ -86,13 +75,16 @@ static bool canary_wait(struct canary *canary, int64_t patience, struct gpu_erro
                (double)patience / (double)NS_PER_S);
       return false;
     }
-    canary_nap(looks);
+    nanosleep(&(struct timespec){.tv_nsec = looks < PATIENT_LOOKS ? SHORT_NAP_NS : LONG_NAP_NS}, NULL);
   }
 }
 
 static bool fly(struct canary *canary, int64_t patience, struct gpu_error *error) {
   const struct gpu_frame frame = {.sequence = canary->flights, .restart = true};
-  canary_prepare(canary);
+  for (unsigned i = 0; i < SIZE; i++) {
+    canary->input[i] = sample(canary->flights, i);
+  }
+  memset(canary->output, 0, SIZE); /* which no sample makes */
   int64_t began = clock_now();
   atomic_store(&canary->sent, began);
   if (!gpu_submit(canary->program, 0, &frame, error) || !canary_wait(canary, patience, error) ||
@@ -106,12 +98,6 @@ static bool fly(struct canary *canary, int64_t patience, struct gpu_error *error
   return true;
 }
 
-static void fail(struct canary *canary, const struct gpu_error *error) {
-  snprintf(canary->text, sizeof canary->text, "the canary on device %u failed: %s", canary->setup.number, error->text);
-  gpu_abandon(canary->setup.device, canary->text); /* so that nobody waits for it; a first reason stays */
-  atomic_store(&canary->failed, true);
-}
-
 static void *canary_run(void *argument) {
   struct canary *canary = argument;
   struct gpu_error error;
@@ -122,7 +108,9 @@ static void *canary_run(void *argument) {
       return NULL;
     }
     if (!fly(canary, atomic_load(&canary->patience), &error)) {
-      fail(canary, &error);
+      snprintf(canary->text, sizeof canary->text, "the canary on device %u failed: %s", canary->setup.number, error.text);
+      gpu_abandon(canary->setup.device, canary->text); /* so that nobody waits for it; a first reason stays */
+      atomic_store(&canary->failed, true);
       return NULL;
     }
     atomic_store(&canary->patience, WITHOUT_PATIENCE);

@@ -23,14 +23,6 @@ static void record_times(struct flow *flow, struct slot *slot, int64_t now) {
   histogram_record(&steps[STEP_WAKE], now - times->copied_out);
 }
 
-/* The result of a frame that a stage could not compute is none. */
-static void drop_refused(struct flow *flow, struct slot *slot, const char *why, int64_t now) {
-  flow->refused = true;
-  flow->refused_frame = frame_name(&slot->frame);
-  snprintf(flow->refusal, sizeof flow->refusal, "%s", why);
-  flow_drop(flow, slot, FATE_INVALID, now);
-}
-
 static void complete(struct flow *flow, struct slot *slot, int64_t now) {
   struct session_view *view = &flow->account->now;
   slot->frame.seen = now;
@@ -43,8 +35,11 @@ static void complete(struct flow *flow, struct slot *slot, int64_t now) {
   const char *refusal = gpu_refusal(flow->program, slot->index);
   if (gpu_late(flow->program, slot->index)) {
     flow_drop(flow, slot, FATE_LATE, now);
-  } else if (refusal) {
-    drop_refused(flow, slot, refusal, now);
+  } else if (refusal) { /* the result of a frame that a stage could not compute is none */
+    flow->refused = true;
+    flow->refused_frame = frame_name(&slot->frame);
+    snprintf(flow->refusal, sizeof flow->refusal, "%s", refusal);
+    flow_drop(flow, slot, FATE_INVALID, now);
   } else {
     record_times(flow, slot, now);
     slot_move(&flow->ring, slot, SLOT_DONE);

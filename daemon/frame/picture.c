@@ -68,14 +68,10 @@ static size_t choose_rows(struct picture *picture) {
   return bytes;
 }
 
-static bool are_boxes(const struct frame_format *format) {
-  return format->meaning == MEANING_BOXES || format->meaning == MEANING_MOTION;
-}
-
 struct picture *picture_new(const struct frame_format *input, const struct frame_format *output, enum picture_side side,
                             const char **reason) {
   bool result = side == PICTURE_OUT;
-  bool boxes = result && are_boxes(output);
+  bool boxes = result && (output->meaning == MEANING_BOXES || output->meaning == MEANING_MOTION);
   struct picture plan = {.format = result && !boxes ? *output : *input, .is_result = result && !boxes};
   *reason = NULL;
   if (plan.format.pixels != PIXELS_NONE) {

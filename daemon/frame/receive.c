@@ -99,11 +99,6 @@ static void stamp_frame(struct receive *receive, int64_t now) {
   }
 }
 
-static void drop_spoiled(struct receive *receive, struct slot *slot, int64_t now) {
-  receive->restart |= slot->frame.restart;
-  flow_drop(receive->flow, slot, FATE_INVALID, now);
-}
-
 static const struct segment_entry *entry_of(const struct receive *receive, uint64_t sequence) {
   uint64_t number = sequence - receive->rewound_at;
   return receive->entries && number < receive->entry_count ? &receive->entries[number] : NULL;
@@ -137,7 +132,8 @@ static void finish_frame(struct receive *receive, int64_t now) {
     return;
   }
   if (receive->spoiled) {
-    drop_spoiled(receive, slot, now);
+    receive->restart |= slot->frame.restart;
+    flow_drop(receive->flow, slot, FATE_INVALID, now);
     return;
   }
   slot->frame.complete = now;

@@ -36,16 +36,13 @@ double advice_model_share(const struct diagnosis_figures *figures) {
   return own < all ? own / all : all > 0;
 }
 
-/* Instances that compute at a moment, for whatever pipeline: the time of a run is that of each of its frames. */
-static double in_use(const struct diagnosis_figures *figures) {
-  double runs = figures->model.runs > 0 ? figures->model.runs : figures->frames;
-  return runs * figures->step[STEP_MODEL] / (figures->seconds * 1e6);
-}
-
 static bool is_full(const struct diagnosis_figures *figures) { return frames_a_run(figures) >= FULL * figures->model.most; }
 
 bool advice_model_is_busy(const struct diagnosis_figures *figures) {
-  return in_use(figures) >= IN_USE * figures->model.instances || (figures->on_processors && figures->is_short);
+  /* Instances that compute at a moment, for whatever pipeline: the time of a run is that of each of its frames. */
+  double runs = figures->model.runs > 0 ? figures->model.runs : figures->frames;
+  double in_use = runs * figures->step[STEP_MODEL] / (figures->seconds * 1e6);
+  return in_use >= IN_USE * figures->model.instances || (figures->on_processors && figures->is_short);
 }
 
 /* Whether frames wait for an instance, and one more would not only take turns with the others on the device: each of those that
@@ -66,18 +63,6 @@ static bool could_batch(const struct diagnosis_model *model) {
 
 /* -- advice -------------------------------------------------------------------------------------------------------------- */
 
-static void advise_batch(const struct diagnosis_model *model, struct diagnosis *diagnosis) {
-  unsigned most = model->users < USUAL_BATCH ? model->users : USUAL_BATCH;
-  advise(diagnosis, IMPROVE_BATCH, 1, "batches of the model (batch: {most: %u}), which takes several frames at once", most);
-}
-
-static void advise_larger_batch(const struct diagnosis_model *model, struct diagnosis *diagnosis) {
-  unsigned most = 2 * model->most < MOST_BATCH ? 2 * model->most : MOST_BATCH;
-  advise(diagnosis, IMPROVE_BATCH, 1,
-         "larger batches of the model (batch: {most: %u}): of the %u frames that they may have, they have %.1f", most,
-         model->most, model->batched);
-}
-
 /* Whether batches could have more frames if there were more slots, whatever else these would win. */
 static bool lacks_slots(const struct diagnosis_figures *figures) {
   const struct diagnosis_model *model = &figures->model;
@@ -96,13 +81,16 @@ static bool could_batch_more(const struct diagnosis_figures *figures) {
 static bool advise_form(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   const struct diagnosis_model *model = &figures->model;
   if (could_batch(model)) {
-    advise_batch(model, diagnosis);
+    advise(diagnosis, IMPROVE_BATCH, 1, "batches of the model (batch: {most: %u}), which takes several frames at once",
+           model->users < USUAL_BATCH ? model->users : USUAL_BATCH);
   } else if (lacks_slots(figures)) {
     advise(diagnosis, IMPROVE_SLOTS, 1,
            "another slot (slots: %u) for larger batches: of the %u frames that they may have, they have %.1f",
            advice_more_slots(figures), model->most, model->batched);
   } else if (could_batch_more(figures)) {
-    advise_larger_batch(model, diagnosis);
+    advise(diagnosis, IMPROVE_BATCH, 1,
+           "larger batches of the model (batch: {most: %u}): of the %u frames that they may have, they have %.1f",
+           2 * model->most < MOST_BATCH ? 2 * model->most : MOST_BATCH, model->most, model->batched);
   } else if (model->is_single) {
     advise(diagnosis, IMPROVE_HALF, 1, "half precision: the model exported with weights of float16");
   } else if (model->most <= 1 && !model->is_batch && model->users > 1) {

@@ -40,12 +40,6 @@ static double smaller(double a, double b) { return a < b ? a : b; }
 
 static unsigned sessions_of(const struct diagnosis_figures *figures) { return figures->sessions > 0 ? figures->sessions : 1; }
 
-/* Slots of all sessions that can be on the device at once. */
-static unsigned device_slots(const struct diagnosis_figures *figures) {
-  unsigned slots = (figures->depth > 0 ? figures->depth : figures->slots) * sessions_of(figures);
-  return slots < OVERLAP_MAX_SLOTS ? slots : OVERLAP_MAX_SLOTS;
-}
-
 /* Slots that are in this step on average. */
 static double found_in(const struct diagnosis_figures *figures, enum step step) {
   return figures->frames * figures->step[step] / (figures->seconds * 1e6);
@@ -65,8 +59,6 @@ static double found_on_device(const struct diagnosis_figures *figures) {
 static bool lane_is_full(const struct diagnosis_figures *figures) { return figures->lane_share >= BUSY_LANE; }
 
 static enum bound diagnosis_engine_of(const struct overlap_work *work) { return (enum bound)overlap_longest(work); }
-
-static bool is_engine(enum bound bound) { return bound <= BOUND_D2H; }
 
 /* The share of its time for which an engine works: for all pipelines or, where only this one's is known, for it. */
 static double engine_busy(const struct diagnosis_figures *figures, const struct overlap_work *work, enum bound engine) {
@@ -121,7 +113,8 @@ static enum bound find_bound(const struct diagnosis_figures *figures, const stru
     return bound_of_standstill(figures, work);
   }
   enum bound bound = bound_of_flow(figures, work);
-  bool rests = is_engine(bound) && !figures->is_untimed && engine_busy(figures, work, bound) < RESTING;
+  bool is_engine = bound <= BOUND_D2H;
+  bool rests = is_engine && !figures->is_untimed && engine_busy(figures, work, bound) < RESTING;
   bool waits = rests || (bound == BOUND_HOST && !lane_is_full(figures)) || (bound == BOUND_KERNEL && are_slowed(figures, work));
   if (figures->is_short && waits) {
     return BOUND_PROCESSORS;
@@ -148,10 +141,11 @@ struct diagnosis_costs diagnosis_costs_of(const struct gpu_costs *ns) {
 }
 
 static struct overlap_work measured_work(const struct diagnosis_figures *figures) {
+  unsigned slots = (figures->depth > 0 ? figures->depth : figures->slots) * sessions_of(figures);
   return (struct overlap_work){
       .service = {figures->step[STEP_H2D], figures->step[STEP_KERNEL], figures->step[STEP_D2H]},
       .kernels = figures->kernels,
-      .slots = device_slots(figures),
+      .slots = slots < OVERLAP_MAX_SLOTS ? slots : OVERLAP_MAX_SLOTS, /* of all sessions, on the device at once */
   };
 }
 
@@ -169,26 +163,12 @@ static double copy_succession(const struct diagnosis_costs *costs, enum overlap_
   return costs->together[engine] > service ? costs->together[engine] : 0;
 }
 
-/* From frame to frame with one slot: what the device and asking for it took at the warm-up, what the lane does besides, and the
- * time until it wakes. */
-static double find_alone(const struct diagnosis_figures *figures, double host) {
-  const struct diagnosis_costs *costs = &figures->costs;
-  return costs->alone > 0 ? costs->alone + larger(0, host - costs->lane) + (figures->spins ? 0 : figures->notice) : 0;
-}
-
 /* What engines and host leave of a frame alone. That can be less than nothing, as the host goes on working on a frame when its
  * copy in has begun. */
 static double find_turnaround(const struct diagnosis_figures *figures, const struct overlap_work *work) {
   double sum = overlap_services(figures->costs.service);
   sum = sum > 0 ? sum : overlap_services(work->service);
   return work->alone > 0 ? larger(work->alone - sum - work->host, -work->host) : figures->notice;
-}
-
-static void find_successions(const struct diagnosis_figures *figures, struct overlap_work *work) {
-  const struct diagnosis_costs *costs = &figures->costs;
-  work->succession[OVERLAP_H2D] = copy_succession(costs, OVERLAP_H2D, work->service[OVERLAP_H2D]);
-  work->succession[OVERLAP_KERNEL] = kernel_succession(costs, work->service[OVERLAP_KERNEL]);
-  work->succession[OVERLAP_D2H] = copy_succession(costs, OVERLAP_D2H, work->service[OVERLAP_D2H]);
 }
 
 /* What runs side by side was measured from the end of the frame before, which says nothing, unless it was alone. */
@@ -201,15 +181,22 @@ static void free_engines(const struct diagnosis_figures *figures, struct overlap
 }
 
 struct overlap_work diagnosis_work(const struct diagnosis_figures *figures) {
+  const struct diagnosis_costs *costs = &figures->costs;
   struct overlap_work work = measured_work(figures);
   if (figures->copies_by_kernel) {
     free_engines(figures, &work);
   } else {
-    find_successions(figures, &work);
+    work.succession[OVERLAP_H2D] = copy_succession(costs, OVERLAP_H2D, work.service[OVERLAP_H2D]);
+    work.succession[OVERLAP_KERNEL] = kernel_succession(costs, work.service[OVERLAP_KERNEL]);
+    work.succession[OVERLAP_D2H] = copy_succession(costs, OVERLAP_D2H, work.service[OVERLAP_D2H]);
   }
   double share = figures->host_share > 0 ? figures->host_share : figures->lane_share;
   work.host = flows(figures) && share > 0 ? share * measured_pace(figures) : 0;
-  work.alone = find_alone(figures, work.host);
+  if (costs->alone > 0) {
+    /* From frame to frame with one slot: what the device and asking for it took at the warm-up, what the lane does besides,
+     * and the time until it wakes. */
+    work.alone = costs->alone + larger(0, work.host - costs->lane) + (figures->spins ? 0 : figures->notice);
+  }
   work.turnaround = find_turnaround(figures, &work);
   return work;
 }
@@ -240,13 +227,6 @@ static void heed_pace(const struct diagnosis_figures *figures, enum bound bound,
   double round = work->slots * measured_pace(figures);
   work->alone = alone_of_round(figures, work, round);
   work->turnaround = larger(round - overlap_services(work->service) - work->host, -work->host);
-}
-
-/* With one slot frames are never faster than with two. Where the warm-up says so, things are no longer as they were then. */
-static void check_alone(struct overlap_work *work) {
-  struct overlap_work two = *work;
-  two.slots = 2;
-  work->alone = work->alone >= pace(&two) ? work->alone : 0;
 }
 
 /* -- what would help ----------------------------------------------------------------------------------------------- */
@@ -438,7 +418,10 @@ static void diagnose_one(const struct diagnosis_figures *figures, struct diagnos
   if (diagnosis->bound_by == BOUND_KERNEL && figures->model.instances > 0 && advice_model_share(figures) > MOST_OF_IT) {
     diagnosis->bound_by = BOUND_MODEL;
   }
-  check_alone(&diagnosis->work);
+  /* With one slot frames are never faster than with two. Where the warm-up says so, things are no longer as they were then. */
+  struct overlap_work two = diagnosis->work;
+  two.slots = 2;
+  diagnosis->work.alone = diagnosis->work.alone >= pace(&two) ? diagnosis->work.alone : 0;
   find_overlap(figures, &measured, diagnosis);
   find_advice(figures, diagnosis);
 }

@@ -96,12 +96,6 @@ void overlap_start(struct overlap_timeline *timeline, const struct overlap_work 
   }
 }
 
-/* When the host is ready with a frame that it may begin at `ready`. */
-static double overlap_prepare(double *host_free, double ready, double work) {
-  *host_free = overlap_later(*host_free, ready) + work;
-  return *host_free;
-}
-
 static double overlap_serve(double *engine_free, double ready, const struct overlap_work *work, enum overlap_engine engine,
                             struct overlap_frame *frame) {
   struct overlap_span *span = &frame->spans[engine];
@@ -127,7 +121,7 @@ struct overlap_frame overlap_next(struct overlap_timeline *timeline) {
   struct overlap_frame frame = {.number = timeline->next++};
   frame.slot = (unsigned)(frame.number % slots);
   double ready = work->slots != OVERLAP_UNLIMITED ? timeline->slot_free[frame.slot] : 0;
-  ready = overlap_prepare(&timeline->host_free, ready, work->host);
+  timeline->host_free = ready = overlap_later(timeline->host_free, ready) + work->host;
   ready = overlap_serve(&timeline->copy_in_free, ready, work, OVERLAP_H2D, &frame);
   ready = overlap_serve(first_free(timeline->kernel_free, kernels_of(work)), ready, work, OVERLAP_KERNEL, &frame);
   ready = overlap_serve(&timeline->copy_out_free, ready, work, OVERLAP_D2H, &frame);

@@ -251,11 +251,6 @@ static unsigned count_devices(const struct config *config) {
   return gpu_count(formats_backend(config->gpu.backend), config->gpu.count);
 }
 
-/* A device that was there before, or is there, is broken; another one may just be a mistake in the configuration. */
-static bool may_leave_out(const struct engine *engine, const struct config *config, unsigned index) {
-  return engine_can_spare(engine, config, index, NULL) && (engine->known[index].is_known || index < count_devices(config));
-}
-
 void engine_leave_broken_out(struct engine *engine, unsigned index, const char *reason, const char *remedy) {
   char text[ENGINE_TEXT];
   snprintf(text, sizeof text, "%s%s%s", reason, remedy[0] ? "; " : "", remedy);
@@ -270,7 +265,9 @@ static bool open_or_leave_out(struct engine *engine, const struct config *config
   if (engine_device(engine, index) || engine_find_absent(engine, index) || open_device(engine, config, index, failure)) {
     return true;
   }
-  if (!may_leave_out(engine, config, index)) {
+  /* A device that was there before, or is there, is broken; another one may just be a mistake in the configuration. */
+  bool exists = engine->known[index].is_known || index < count_devices(config);
+  if (!exists || !engine_can_spare(engine, config, index, NULL)) {
     return false;
   }
   engine_leave_broken_out(engine, index, failure->text, failure->remedy);

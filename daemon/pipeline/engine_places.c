@@ -51,11 +51,6 @@ static void look_at(const struct engine *engine, uint64_t named, struct placemen
   }
 }
 
-static struct flow_device flow_device_of(struct engine *engine, struct opened *opened) {
-  return (struct flow_device){
-      .number = opened->index, .completion = &opened->completion, .retry = &engine->retry, .producers = &opened->producers};
-}
-
 uint64_t engine_place_bits(const struct engine_place *place) {
   uint64_t bits = 0;
   for (unsigned i = 0; i < place->count; i++) {
@@ -75,9 +70,11 @@ static void choose_devices(struct engine *engine, struct placement_device *devic
     if (at == engine->device_count) {
       break;
     }
+    struct opened *opened = &engine->devices[at];
     chosen[place->count] = at;
     devices[at].is_open = false;
-    place->on[place->count] = flow_device_of(engine, &engine->devices[at]);
+    place->on[place->count] = (struct flow_device){
+        .number = opened->index, .completion = &opened->completion, .retry = &engine->retry, .producers = &opened->producers};
   }
   for (unsigned i = 0; i < place->count; i++) {
     devices[chosen[i]].is_open = true;

@@ -33,12 +33,6 @@ static enum gpu_graph_choice graph_choice(enum config_graph graph) {
   return GPU_GRAPH_AUTO;
 }
 
-/* What the first session's warm-up has measured need not be measured again. */
-static void choose_alike(const struct session *first, struct session_setup *setup) {
-  setup->stages = *session_stages(first);
-  setup->stages.program = NULL;
-}
-
 static bool make_no_sense(const struct inputs *inputs, struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the source of '%s' makes no sense",
                      inputs->config->name);
@@ -69,7 +63,9 @@ static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setu
     if (setup->left && !inputs_settle_seat(&inputs->seats[i])) {
       return make_no_sense(inputs, failure);
     }
-    choose_alike(inputs->seats[i].session, &session);
+    /* What the first session's warm-up has measured need not be measured again. */
+    session.stages = *session_stages(inputs->seats[i].session);
+    session.stages.program = NULL;
   }
   return true;
 }

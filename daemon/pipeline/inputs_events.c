@@ -26,12 +26,6 @@ static void on_foreign(const struct inputs *inputs, const struct producer *produ
             is_client ? client : inputs->config->source.path, event->text);
 }
 
-static void on_refused(const struct inputs *inputs, const struct session_event *event) {
-  log_event(LOG_REFUSED_FRAME, inputs->config->name,
-            "frame %" PRIu64 " of epoch %" PRIu64 " cannot be computed and is dropped as invalid: %s", event->frame.number,
-            event->frame.epoch, event->text);
-}
-
 static struct producer *seat_of(struct inputs *inputs, const struct session *session) {
   unsigned i = 0;
   while (inputs->seats[i].session != session) {
@@ -101,7 +95,9 @@ void inputs_on_event(struct inputs *inputs, const struct session_event *event) {
     on_foreign(inputs, producer, event);
     break;
   case SESSION_REFUSED:
-    on_refused(inputs, event);
+    log_event(LOG_REFUSED_FRAME, inputs->config->name,
+              "frame %" PRIu64 " of epoch %" PRIu64 " cannot be computed and is dropped as invalid: %s", event->frame.number,
+              event->frame.epoch, event->text);
     break;
   case SESSION_CHANGED:
     producer->changing = false;

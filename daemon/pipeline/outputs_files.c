@@ -325,13 +325,6 @@ bool outputs_on_file_back(struct outputs *outputs, const struct sink_event *even
 
 /* -- a file that is gone ----------------------------------------------------------------------------------------------- */
 
-/* A file that was cut, as by logrotate's copytruncate, goes on at its end. */
-static bool was_cut(struct outputs *outputs, const struct stat *status) {
-  bool cut = status->st_size < outputs->file.seen;
-  outputs->file.seen = status->st_size;
-  return cut;
-}
-
 static bool has_gone(const struct outputs *outputs, const struct stat *status) {
   const char *path = outputs->config->sink.path;
   bool gone;
@@ -352,7 +345,11 @@ static void run_look(void *context) {
   file->moved = has_gone(outputs, &status);
   if (file->moved) {
     file->worked = open_file(outputs, &file->next, &file->failure);
-  } else if (was_cut(outputs, &status) && !sink_rotates(&outputs->config->sink)) {
+    return;
+  }
+  bool was_cut = status.st_size < file->seen; /* as by logrotate's copytruncate: it goes on at its end */
+  file->seen = status.st_size;
+  if (was_cut && !sink_rotates(&outputs->config->sink)) {
     file->next.data = fcntl(file->looks_at, F_DUPFD_CLOEXEC, 0);
     file->worked = file->next.data >= 0;
   }

@@ -31,13 +31,6 @@ static bool pipeline_negotiate(struct pipeline *pipeline, struct failure *failur
   return true;
 }
 
-/* Large results that nobody may miss are written on another lane. */
-static bool emits_apart(const struct pipeline *pipeline) {
-  const struct config_sink *sink = &pipeline->config->sink;
-  bool lossless = sink->endpoint != CONFIG_SOCKET || sink->overload == CONFIG_SINK_BLOCK;
-  return lossless && placement_parts(pipeline->result_bytes, engine_lanes(pipeline->setup.engine));
-}
-
 static bool pipeline_place(struct pipeline *pipeline, struct failure *failure) {
   unsigned count = pipeline->config->source.clients;
   pipeline->lanes = calloc(count, sizeof(struct lane *));
@@ -47,7 +40,10 @@ static bool pipeline_place(struct pipeline *pipeline, struct failure *failure) {
   if (!pipeline->lanes || !pipeline->sink_lanes || !pipeline->places || !pipeline->meter) {
     return pipeline_out_of_memory(failure);
   }
-  bool apart = emits_apart(pipeline);
+  /* Large results that nobody may miss are written on another lane. */
+  const struct config_sink *sink = &pipeline->config->sink;
+  bool lossless = sink->endpoint != CONFIG_SOCKET || sink->overload == CONFIG_SINK_BLOCK;
+  bool apart = lossless && placement_parts(pipeline->result_bytes, engine_lanes(pipeline->setup.engine));
   pipeline->frame_bytes += apart ? 0 : pipeline->result_bytes;
   for (unsigned i = 0; i < count; i++) {
     pipeline->lanes[i] = engine_place(pipeline->setup.engine, pipeline->frame_bytes);

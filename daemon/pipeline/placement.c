@@ -34,15 +34,12 @@ unsigned placement_lanes(long processors) {
   return processors - 1 < MOST_LANES ? (unsigned)(processors - 1) : MOST_LANES;
 }
 
-static bool is_better(const struct placement_device *one, const struct placement_device *other) {
-  return one->sessions < other->sessions || (one->sessions == other->sessions && one->load < other->load);
-}
-
 unsigned placement_device(const struct placement_device *devices, unsigned count, size_t needed) {
   unsigned best = count;
   for (unsigned i = 0; i < count; i++) {
-    bool may = devices[i].is_open && devices[i].room >= needed;
-    if (may && (best == count || is_better(&devices[i], &devices[best]))) {
+    const struct placement_device *one = &devices[i], *other = best < count ? &devices[best] : NULL;
+    bool is_better = !other || one->sessions < other->sessions || (one->sessions == other->sessions && one->load < other->load);
+    if (one->is_open && one->room >= needed && is_better) {
       best = i;
     }
   }

@@ -12,13 +12,6 @@ static double watch_seconds(int64_t ns) { return (double)ns / (double)NS_PER_S; 
 
 /* -- silence ---------------------------------------------------------------------------------------------------------- */
 
-/* Where frames are held up behind the source, or none is wanted, that none comes is no silence. */
-static bool may_be_silent(const struct pipeline *pipeline) {
-  enum session_waiting waiting = pipeline_waiting(pipeline);
-  return pipeline->state == PIPELINE_RUNNING && !inputs_ended(pipeline->inputs) && waiting != WAITING_FOR_READER &&
-         waiting != WAITING_FOR_GPU && waiting != WAITING_FOR_RESUME;
-}
-
 /* How long may pass without a frame: what the source says, or three frames of a file that is read at a pace, in which a busy
  * machine is no silence. 0: nobody knows. */
 static int64_t frame_expected(const struct config_source *source) {
@@ -42,7 +35,9 @@ static void fall_silent(struct pipeline *pipeline, int64_t now, int64_t heard) {
 
 static void watch_silence(struct pipeline *pipeline, int64_t now) {
   int64_t expected = frame_expected(&pipeline->config->source), last = pipeline_last_in(pipeline);
-  if (!may_be_silent(pipeline)) {
+  enum session_waiting waiting = pipeline_waiting(pipeline);
+  bool is_held_up = waiting == WAITING_FOR_READER || waiting == WAITING_FOR_GPU || waiting == WAITING_FOR_RESUME;
+  if (pipeline->state != PIPELINE_RUNNING || inputs_ended(pipeline->inputs) || is_held_up) { /* that none comes is no silence */
     pipeline->watch.heard = now;
   }
   int64_t heard = last > pipeline->watch.heard ? last : pipeline->watch.heard;
@@ -74,13 +69,6 @@ static void watch_sink(struct pipeline *pipeline, const struct ledger *ledger, i
   }
 }
 
-/* A frame that the device failed with is past as soon as others get through. */
-static void watch_frames(struct pipeline *pipeline, const struct ledger *ledger) {
-  if (pipeline->state == PIPELINE_RUNNING && ledger->fates[FATE_EMITTED] > pipeline->watch.emitted) {
-    trouble_mend(&pipeline->trouble);
-  }
-}
-
 /* Frames that the ring had no room for. What else is wrong with the file, its sink says itself. */
 static void watch_record(struct pipeline *pipeline, int64_t now) {
   struct trouble *trouble = outputs_trouble(pipeline->record);
@@ -109,7 +97,9 @@ static void pipeline_watch(struct pipeline *pipeline, int64_t now) {
   struct ledger ledger;
   pipeline_ledger(pipeline, &ledger);
   watch_silence(pipeline, now);
-  watch_frames(pipeline, &ledger);
+  if (pipeline->state == PIPELINE_RUNNING && ledger.fates[FATE_EMITTED] > pipeline->watch.emitted) {
+    trouble_mend(&pipeline->trouble); /* a frame that the device failed with is past as soon as others get through */
+  }
   if (pipeline->outputs) {
     watch_sink(pipeline, &ledger, now);
   }

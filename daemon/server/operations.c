@@ -27,23 +27,19 @@ static const struct engine_absent *absent_at(const struct server *server, unsign
   return NULL;
 }
 
-static unsigned count_devices(const struct server *server) {
-  unsigned count = engine_devices(server->engine);
-  while (absent_at(server, count - engine_devices(server->engine))) {
-    count++;
-  }
-  return count;
-}
-
 static void read_view(const struct server *server, struct server_view *view) {
   struct gpu_device *device = engine_main_device(server->engine);
+  unsigned absent = 0;
+  while (absent_at(server, absent)) {
+    absent++;
+  }
   *view = (struct server_view){.version = FRAMED_VERSION,
                                .uptime_s = (double)(clock_now() - server->started) / (double)NS_PER_S,
                                .backend = gpu_backend_name(device),
                                .device = gpu_device_name(device),
                                .config = server->config,
                                .pipeline_count = server->pipeline_count,
-                               .device_count = count_devices(server),
+                               .device_count = engine_devices(server->engine) + absent,
                                .lanes = engine_lanes(server->engine),
                                .reloads = server->reloads,
                                .reload_failures = server->reload_failures,

@@ -96,16 +96,12 @@ static void on_fault(int number) {
   raise(number);
 }
 
-static void watch_faults(void) {
+bool signals_open(struct server *server, struct failure *failure) {
   const struct sigaction action = {.sa_handler = on_fault};
   for (unsigned i = 0; i < FAULTS; i++) {
     sigaction(faults[i], &action, &before[i]);
   }
-}
-
-bool signals_open(struct server *server, struct failure *failure) {
   sigset_t held;
-  watch_faults();
   signals_held(&held);
   pthread_sigmask(SIG_BLOCK, &held, NULL);
   struct signals *signals = server->signals = calloc(1, sizeof *signals);

@@ -219,18 +219,15 @@ static bool may_wait(struct session *session) {
          (!session->shares || session->source.state != SOURCE_OPEN || channel_may_sleep(&session->channel));
 }
 
-/* How long the frames on a GPU may take from now, up to where waking up late no longer counts. On the CPU backend the workers
- * want the processor. */
-static int64_t expected_on_device(const struct session *session) {
-  int64_t frames = slot_count(&session->flow.ring, SLOT_RUNNING);
-  int64_t expected = session->on_gpu ? frames * session->stages[session->flow.stages % 2].costs.alone : 0;
-  return expected < SPIN_FOR_FRAMES ? expected : SPIN_FOR_FRAMES;
-}
-
 /* spin: whether to look again without sleeping, although nothing moved. */
 static bool keep_spinning(struct session *session, int64_t now) {
   struct flow *flow = &session->flow;
-  if (now - flow->active < session->setup.config->spin_for_ns + expected_on_device(session)) {
+  /* How long the frames on a GPU may take from now, up to where waking up late no longer counts. On the CPU backend the
+   * workers want the processor. */
+  int64_t frames = slot_count(&flow->ring, SLOT_RUNNING);
+  int64_t expected = session->on_gpu ? frames * session->stages[flow->stages % 2].costs.alone : 0;
+  expected = expected < SPIN_FOR_FRAMES ? expected : SPIN_FOR_FRAMES;
+  if (now - flow->active < session->setup.config->spin_for_ns + expected) {
     source_poke(&session->source);
     return true;
   }

@@ -148,10 +148,6 @@ static bool offer_wanted(struct recorder *recorder, int64_t now) {
 
 /* -- what comes -------------------------------------------------------------------------------------------------------- */
 
-static void count_missed(struct recorder *recorder) {
-  atomic_store_explicit(&recorder->missed, recorder_missed(recorder) + 1, memory_order_relaxed);
-}
-
 /* Of a full ring the oldest frame goes, unless it is to be written. */
 static void recorder_came(struct tap *tap, const struct slot *slot, int64_t now) {
   struct recorder *recorder = (struct recorder *)((char *)tap - offsetof(struct recorder, tap));
@@ -159,7 +155,7 @@ static void recorder_came(struct tap *tap, const struct slot *slot, int64_t now)
   if (recorder->next - recorder->first == recorder->cells) {
     if (recorder->first < recorder->offered || is_wanted(recorder)) {
       if (slot->frame.complete <= recorder->until) {
-        count_missed(recorder);
+        atomic_store_explicit(&recorder->missed, recorder_missed(recorder) + 1, memory_order_relaxed);
       }
       return;
     }

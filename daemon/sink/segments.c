@@ -49,11 +49,6 @@ static const char *extension_of(const char *path) {
   return dot && dot > name ? dot : path + strlen(path);
 }
 
-static bool expand(const char *pattern, time_t at, char path[PATH_MAX]) {
-  struct tm local;
-  return localtime_r(&at, &local) && strftime(path, PATH_MAX - 64, pattern, &local) > 0;
-}
-
 /* "out-%H%M.y4m" as glob() takes it: any text for each conversion, and before the extension, where a number may stand. */
 static void pattern_of(const char *name, char pattern[2 * PATH_MAX]) {
   const char *extension = extension_of(name);
@@ -153,7 +148,10 @@ bool segments_begin(const struct config_pipeline *config, uint64_t payload, stru
   char path[PATH_MAX] = "";
   *files = SEGMENT_FILES_NONE;
   errno = ENAMETOOLONG;
-  bool is_open = expand(config->sink.path, time(NULL), path) && make_folders(path);
+  const time_t now = time(NULL);
+  struct tm local;
+  bool is_open =
+      localtime_r(&now, &local) && strftime(path, sizeof path - 64, config->sink.path, &local) > 0 && make_folders(path);
   for (unsigned number = 0; is_open && files->data < 0; number++) {
     if (!open_name(path, number, files) && (files->data >= 0 || errno != EEXIST || number == MOST_NAMESAKES)) {
       is_open = false;

@@ -89,17 +89,15 @@ static size_t take_bytes(struct source *source, int64_t now) {
   return (size_t)got;
 }
 
-static size_t read_once(struct source *source, int64_t now) {
-  mark_set(&source->mark);
-  size_t got = take_bytes(source, now);
-  mark_clear(&source->mark);
-  return got;
-}
-
 static bool polled_turn(struct source *source, int64_t now) {
   size_t total = 0;
   for (int reads = 0; reads < READS_A_TURN && total < BYTES_A_TURN; reads++) {
-    size_t got = source->readable ? read_once(source, now) : 0;
+    if (!source->readable) {
+      return total > 0;
+    }
+    mark_set(&source->mark);
+    size_t got = take_bytes(source, now);
+    mark_clear(&source->mark);
     if (got == 0 || source->state != SOURCE_OPEN) {
       return total > 0;
     }

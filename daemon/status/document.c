@@ -73,13 +73,6 @@ static json_t *latency_document(const struct histogram_summary latency[STEP_COUN
   return steps;
 }
 
-/* `fps` is what `out_fps` is, under the name that it had before frames that come were counted apart. */
-static json_t *throughput_document(const struct pipeline_snapshot *snapshot) {
-  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "in_fps", number(snapshot->in_fps), "out_fps", number(snapshot->out_fps),
-                   "fps", number(snapshot->out_fps), "in_bytes_per_s", number(snapshot->in_bytes_per_s), "out_bytes_per_s",
-                   number(snapshot->out_bytes_per_s), "window_s", number(snapshot->seconds));
-}
-
 static json_t *engines_document(const double us[OVERLAP_ENGINES]) {
   return json_pack("[o, o, o]", number(us[OVERLAP_H2D]), number(us[OVERLAP_KERNEL]), number(us[OVERLAP_D2H]));
 }
@@ -138,10 +131,6 @@ static json_t *with_ends(json_t *document, const struct pipeline_snapshot *snaps
               end_document(config->sink.endpoint, config->sink.path, config->sink.protocol, snapshot->output_bytes));
 }
 
-static const char *copies_text(const struct pipeline_snapshot *snapshot) {
-  return !snapshot->copies ? "none" : snapshot->copies_by_kernel ? "kernel" : "engine";
-}
-
 static json_t *refusal_document(const struct refusal *refusal) {
   return refusal->at == 0
              ? json_null()
@@ -155,11 +144,6 @@ static json_t *trouble_document(const struct trouble *trouble) {
                                          : json_pack("{s:o, s:s, s:o, s:o, s:o}", "text", answer_string(trouble->text),
                                                      "remedy", trouble->remedy, "since_s", age_document(trouble->since),
                                                      "age_s", age_document(trouble->last), "count", count(trouble->count));
-}
-
-static json_t *errors_document(const struct pipeline_snapshot *snapshot) {
-  return json_pack("{s:o, s:o, s:o}", "pipeline", trouble_document(snapshot->trouble), "source",
-                   trouble_document(snapshot->source_trouble), "sink", trouble_document(snapshot->sink_trouble));
 }
 
 static json_t *numbers_document(uint64_t bits) {
@@ -223,18 +207,26 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
   document = with(document, "not_read", json_boolean(snapshot->not_read));
   document = with(document, "last_refusal", refusal_document(&snapshot->refusal));
   document = with(document, "connected", connected_document(snapshot));
-  document = with(document, "errors", errors_document(snapshot));
+  document = with(document, "errors",
+                  json_pack("{s:o, s:o, s:o}", "pipeline", trouble_document(snapshot->trouble), "source",
+                            trouble_document(snapshot->source_trouble), "sink", trouble_document(snapshot->sink_trouble)));
   document = with(document, "silent", trouble_document(snapshot->silence));
   document = with(document, "links", links_document(&snapshot->links));
   document = with(document, "last_in_age_s", age_document(snapshot->last_in));
   document = with(document, "last_out_age_s", age_document(snapshot->last_out));
   document = with(document, "frames", frames_document(&snapshot->ledger));
   document = with(document, "dropped_last_minute", lately_document(snapshot->lately));
-  document = with(document, "throughput", throughput_document(snapshot));
+  /* `fps` is what `out_fps` is, under the name that it had before frames that come were counted apart. */
+  document =
+      with(document, "throughput",
+           json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "in_fps", number(snapshot->in_fps), "out_fps", number(snapshot->out_fps),
+                     "fps", number(snapshot->out_fps), "in_bytes_per_s", number(snapshot->in_bytes_per_s), "out_bytes_per_s",
+                     number(snapshot->out_bytes_per_s), "window_s", number(snapshot->seconds)));
   document = with(document, "latency_us", latency_document(snapshot->latency));
   document = with(document, "slots", json_integer(snapshot->slots));
   document = with(document, "graph", json_boolean(snapshot->graph));
-  document = with(document, "copies", json_string(copies_text(snapshot)));
+  const char *copies = !snapshot->copies ? "none" : snapshot->copies_by_kernel ? "kernel" : "engine";
+  document = with(document, "copies", json_string(copies));
   document = with(document, "timed_one_in", json_integer(snapshot->timed_one_in));
   document = with(document, "overlap", overlap_document(snapshot));
   document = with(document, "model", model_document(snapshot));

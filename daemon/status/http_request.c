@@ -26,20 +26,16 @@ static void request_free(struct http_request *request) {
   free(request);
 }
 
-static struct http_connection *connection_of(struct MHD_Connection *handle) {
-  const union MHD_ConnectionInfo *info = MHD_get_connection_info(handle, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-  return info ? info->socket_context : NULL;
-}
-
 static struct http_request *request_new(struct http *http, struct MHD_Connection *handle, const char *method,
                                         const char *path) {
   struct http_request *request = calloc(1, sizeof *request);
   if (!request) {
     return NULL;
   }
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(handle, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
   request->http = http;
   request->handle = handle;
-  request->connection = connection_of(handle);
+  request->connection = info ? info->socket_context : NULL;
   request->method = strdup(method);
   request->path = strdup(path);
   if (!request->connection || !request->method || !request->path) {

@@ -88,18 +88,18 @@ void links_answer(struct http_request *request, struct pipeline *pipeline) {
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
 
-static json_t *link_document(const struct link_state *link) {
-  int64_t age = clock_now() - link->since;
-  return json_pack("{s:b, s:b, s:f, s:I, s:o}", "connected", link->connected, "warns", link->warns, "since_s",
-                   round((double)age / (double)NS_PER_MS) / 1e3, "unacknowledged", (json_int_t)link->unacknowledged, "error",
-                   link->error[0] ? answer_string(link->error) : json_null());
-}
-
 json_t *links_document(const struct links *links) {
   json_t *document = json_object();
   for (enum link_role role = 0; role < LINK_ROLES; role++) {
-    if (links->states[role].until != 0 &&
-        json_object_set_new(document, link_role_names[role], link_document(&links->states[role])) != 0) {
+    const struct link_state *link = &links->states[role];
+    if (link->until == 0) {
+      continue;
+    }
+    json_t *state =
+        json_pack("{s:b, s:b, s:f, s:I, s:o}", "connected", link->connected, "warns", link->warns, "since_s",
+                  round((double)(clock_now() - link->since) / (double)NS_PER_MS) / 1e3, "unacknowledged",
+                  (json_int_t)link->unacknowledged, "error", link->error[0] ? answer_string(link->error) : json_null());
+    if (json_object_set_new(document, link_role_names[role], state) != 0) {
       json_decref(document);
       return NULL;
     }

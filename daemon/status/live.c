@@ -77,13 +77,6 @@ static void on_left(void *context) {
   }
 }
 
-static void begin(struct live *live) {
-  struct http_answer answer = {
-      .status = 200, .type = LIVE_TYPE, .stream = {.read = read_part, .free = on_left, .context = live}, .live = true};
-  live->begun = true;
-  http_answer(live->request, &answer);
-}
-
 /* -- pictures ------------------------------------------------------------------------------------------------------- */
 
 static void on_picture(void *context, unsigned char *file, size_t length) {
@@ -96,15 +89,13 @@ static void on_picture(void *context, unsigned char *file, size_t length) {
     if (live->begun) {
       http_go_on(live->request);
     } else {
-      begin(live);
+      struct http_answer answer = {
+          .status = 200, .type = LIVE_TYPE, .stream = {.read = read_part, .free = on_left, .context = live}, .live = true};
+      live->begun = true;
+      http_answer(live->request, &answer);
     }
   }
   free(file);
-}
-
-static void refuse(struct live *live, int code, json_t *body) {
-  live->refused(live->request, code, body);
-  live_free(live);
 }
 
 /* Where nothing came for a while, somebody may still watch. */
@@ -116,7 +107,8 @@ static void on_failed(void *context, int code, json_t *body) {
   } else if (code == 204 && !http_client_left(live->request)) {
     ask(live);
   } else if (!live->begun) {
-    refuse(live, code, body);
+    live->refused(live->request, code, body);
+    live_free(live);
     return;
   } else {
     live->over = true;

@@ -176,14 +176,6 @@ static void ask(struct pictures *pictures, struct view *view) {
   }
 }
 
-/* Nobody watches any more: the picture that waits is taken down, so that its session need not copy it. */
-static void take_down(struct pictures *pictures, const struct view *view) {
-  struct pipeline *pipeline = find_pipeline(pictures, view->pipeline);
-  if (pipeline && view->producer < pipeline_seats(pipeline)) {
-    pipeline_end_picture(pipeline, view->producer, view->side);
-  }
-}
-
 static void view_tend(struct pictures *pictures, struct view *view, int64_t now) {
   enum picture_state state = view->picture ? atomic_load_explicit(&view->picture->state, memory_order_acquire) : PICTURE_GONE;
   if (state == PICTURE_TAKEN) {
@@ -198,8 +190,11 @@ static void view_tend(struct pictures *pictures, struct view *view, int64_t now)
   bool watched = has_viewers(pictures, view);
   if (watched && !view->picture && now - view->taken >= INTERVAL_NS) {
     ask(pictures, view);
-  } else if (!watched && view->picture) {
-    take_down(pictures, view);
+  } else if (!watched && view->picture) { /* its session need not copy it */
+    struct pipeline *pipeline = find_pipeline(pictures, view->pipeline);
+    if (pipeline && view->producer < pipeline_seats(pipeline)) {
+      pipeline_end_picture(pipeline, view->producer, view->side);
+    }
   }
 }
 

@@ -111,20 +111,16 @@ static void put_head(struct trace_text *text) {
 
 /* -- sessions and devices ------------------------------------------------------------------------------------------- */
 
-static bool has_device(const struct trace_subject *subject, unsigned device) {
-  bool has = false;
-  for (unsigned i = 0; i < subject->device_count; i++) {
-    has = has || subject->devices[i] == device;
-  }
-  return has && subject->engines;
-}
-
 static bool is_first_of_device(const struct trace *trace, unsigned subject, unsigned device) {
-  bool is_first = true;
   for (unsigned i = 0; i < subject; i++) {
-    is_first = is_first && !has_device(&trace->subjects[i], device);
+    const struct trace_subject *before = &trace->subjects[i];
+    for (unsigned j = 0; j < before->device_count && before->engines; j++) {
+      if (before->devices[j] == device) {
+        return false;
+      }
+    }
   }
-  return is_first;
+  return true;
 }
 
 static void put_device(struct trace_text *text, unsigned device) {

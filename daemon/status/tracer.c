@@ -216,14 +216,6 @@ static void on_laid_out(void *context) {
   job_free(job);
 }
 
-static void job_finish(struct trace_job *job, int64_t now) {
-  job->trace->ended = now;
-  detach(job);
-  if (!loop_job(job->tracer->ops->loop, lay_out, on_laid_out, job)) {
-    job_fail(job, NULL, "not enough memory for this trace");
-  }
-}
-
 static void job_tend(struct trace_job *job, bool look, int64_t now) {
   bool takes_more = job_read(job);
   if (look && !job->order.wanted(job->order.context)) {
@@ -231,7 +223,11 @@ static void job_tend(struct trace_job *job, bool look, int64_t now) {
     job_fail(job, NULL, "nobody waits for this trace any more");
   } else if (!takes_more || now - job->trace->began >= job->order.duration_ns) {
     job->trace->full = !takes_more;
-    job_finish(job, now);
+    job->trace->ended = now;
+    detach(job);
+    if (!loop_job(job->tracer->ops->loop, lay_out, on_laid_out, job)) {
+      job_fail(job, NULL, "not enough memory for this trace");
+    }
   }
 }
 

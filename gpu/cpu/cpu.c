@@ -64,7 +64,8 @@ static unsigned spinners(void) {
 struct gpu_device *cpu_open(unsigned index, unsigned workers, struct gpu_error *error) {
 #ifdef FRAMED_FAULTS
   if (gpu_fault_has_lost(index)) {
-    gpu_error_set(error, ENODEV, "mend it, then framectl device NUMBER resume", "device %u cannot be used: it is broken", index);
+    gpu_error_set(error, ENODEV, "mend it, then framectl device NUMBER resume", "device %u cannot be used: it is broken",
+                  index);
     return NULL;
   }
 #endif
