@@ -23,7 +23,7 @@ sanitized='"not (slow or plain or measures or waits or threads)"'
 
 threads_and_services() {
   step "unit tests with TSan" variant tsan -j3 -k --output-sync=target unit || true
-  step "end-to-end tests with TSan" end_to_end tsan 3 '--one-in 5 -m "not (slow or plain or measures or waits or memory)"' || true
+  step "end-to-end tests with TSan" end_to_end tsan 3 '--one-in 10 -m "not (slow or plain or measures or waits or memory)"' || true
   FUZZ_JOBS=1 FUZZ_SECONDS=3 step "fuzzing" "${steady[@]}" tests/fuzz/run.sh "${targets[@]}" || true
   step "systemd tests" tests/systemd/run.sh || true
   step "package tests" tests/packaging/run.sh || true
@@ -32,8 +32,8 @@ threads_and_services() {
 
 memory_and_the_rest() {
   step "unit tests with ASan" variant asan -j3 -k --output-sync=target unit || true
-  step "end-to-end tests with ASan" end_to_end asan 3 "--one-in 3 -m $sanitized" || true
-  FRAMED_SLOW=2 step "end-to-end tests with other parameters" end_to_end check 4 "--but-one-in 3 -m $sanitized" || true
+  step "end-to-end tests with ASan" end_to_end asan 3 "--one-in 5 -m $sanitized" || true
+  FRAMED_SLOW=2 step "end-to-end tests with other parameters" end_to_end check 4 "--but-one-in 5 -m $sanitized" || true
   FRAMED_SLOW=2 step "the rest of the end-to-end tests" end_to_end check 4 '-m "(slow or plain or waits or threads) and not measures"' || true
   step "unit tests" variant check -j3 -k --output-sync=target unit || true
 }
