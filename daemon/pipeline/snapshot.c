@@ -191,14 +191,6 @@ void pipeline_read(const struct pipeline *pipeline, struct reading *reading) {
   }
 }
 
-static void fill_formats(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
-  const struct frame_format *output = gpu_chain_output(pipeline->chain);
-  format_describe(&pipeline->input, snapshot->input);
-  format_describe(output, snapshot->output);
-  format_bytes(&pipeline->input, &snapshot->input_bytes);
-  format_bytes(output, &snapshot->output_bytes);
-}
-
 static void count_refusals(const struct refusals *refusals, struct pipeline_snapshot *snapshot) {
   snapshot->refused += refusals->count;
   if (refusals->last.at > snapshot->refusal.at) {
@@ -366,10 +358,14 @@ static void fill_figures(const struct pipeline *pipeline, struct pipeline_snapsh
 }
 
 void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
+  const struct frame_format *output = gpu_chain_output(pipeline->chain);
   memset(snapshot, 0, sizeof *snapshot);
   snapshot->name = pipeline->config->name;
   snapshot->state = pipeline->state;
-  fill_formats(pipeline, snapshot);
+  format_describe(&pipeline->input, snapshot->input);
+  format_describe(output, snapshot->output);
+  format_bytes(&pipeline->input, &snapshot->input_bytes);
+  format_bytes(output, &snapshot->output_bytes);
   fill_clients(pipeline, snapshot);
   fill_model(pipeline, snapshot);
   pipeline_read(pipeline, &pipeline->now);

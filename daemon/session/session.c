@@ -324,18 +324,14 @@ static bool all_slots_free(const struct session *session) {
   return slot_count(&session->flow.ring, SLOT_FREE) == session->flow.ring.count || session->flow.device_dead;
 }
 
-static bool finish_sharing(struct session *session) {
-  if (session->is_reply && !session->client_gone) {
-    session->client_gone = true; /* without its connection it takes nothing */
-    lane_schedule(&session->runner);
-  }
-  return all_slots_free(session);
-}
-
 /* The producer has ended: its descriptor goes back, with `reply` when it got its last result. Where memory is lent, frames do
  * not outlive their producer: the next one may have all slots. */
 static void finish_source(struct session *session) {
-  if (session->shares && !finish_sharing(session)) {
+  if (session->shares && session->is_reply && !session->client_gone) {
+    session->client_gone = true; /* without its connection it takes nothing */
+    lane_schedule(&session->runner);
+  }
+  if (session->shares && !all_slots_free(session)) {
     return;
   }
   if (session->is_reply) {
