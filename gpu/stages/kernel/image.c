@@ -78,19 +78,19 @@ bool kernel_read(const char *file, struct kept_file *kept, struct kernel_code *c
 /* What one program compiled of a file, before the number of the architecture. */
 static void write_name(const char *file, char name[PATH_MAX]) { snprintf(name, PATH_MAX, "%s/" FRAMED_VERSION "/sm_", file); }
 
-/* The architecture that such a name ends with; KERNEL_UNKNOWN if it ends with something else. */
+/* The architecture that such a name ends with, or KERNEL_UNKNOWN; -1 if it ends with something else. */
 static int read_architecture(const char *text) {
   char *end;
   long number = strtol(text, &end, 10);
-  return end != text && !*end && number > 0 && number < INT_MAX ? (int)number : KERNEL_UNKNOWN;
+  return end != text && !*end && number >= 0 && number < INT_MAX ? (int)number : -1;
 }
 
 bool kernel_find_compiled(const char *file, int *architecture, struct kernel_code *code) {
   char name[PATH_MAX];
   write_name(file, name);
   const struct kept_file *kept = kept_find(name);
-  int compiled_for = kept ? read_architecture(kept->path + strlen(name)) : KERNEL_UNKNOWN;
-  if (compiled_for == KERNEL_UNKNOWN || (*architecture != KERNEL_UNKNOWN && *architecture != compiled_for)) {
+  int compiled_for = kept ? read_architecture(kept->path + strlen(name)) : -1;
+  if (compiled_for < 0 || (*architecture != KERNEL_UNKNOWN && *architecture != compiled_for)) {
     return false;
   }
   if (!read_all(kept->descriptor, code)) {

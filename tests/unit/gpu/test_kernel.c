@@ -157,7 +157,7 @@ START_TEST(what_was_compiled_serves_its_architecture) {
 END_TEST
 
 START_TEST(what_was_compiled_for_no_number_is_not_used) {
-  static const char *const endings[] = {"", "x", "9x", "0", "-90", "99999999999"};
+  static const char *const endings[] = {"", "x", "9x", "-90", "99999999999"};
   for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
     char path[128];
     struct kernel_code found = {0};
