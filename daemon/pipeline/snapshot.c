@@ -111,15 +111,6 @@ static void read_lane(const struct lane *lane, struct reading *reading) {
   }
 }
 
-static void pipeline_read_lanes(const struct pipeline *pipeline, struct reading *reading) {
-  for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
-    read_lane(pipeline->lanes[i], reading);
-    if (pipeline->sink_lanes[i]) {
-      read_lane(pipeline->sink_lanes[i], reading);
-    }
-  }
-}
-
 /* Ledgers, when it all began, and the time on the device, from one look at each session. */
 static void read_sessions(const struct pipeline *pipeline, struct reading *reading) {
   for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
@@ -183,8 +174,11 @@ void pipeline_read(const struct pipeline *pipeline, struct reading *reading) {
   pipeline_read_served(pipeline, reading);
   read_model(pipeline, reading);
   reading->missed = pipeline->outputs ? outputs_missed(pipeline->outputs) : 0;
-  pipeline_read_lanes(pipeline, reading);
   for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
+    read_lane(pipeline->lanes[i], reading);
+    if (pipeline->sink_lanes[i]) {
+      read_lane(pipeline->sink_lanes[i], reading);
+    }
     for (enum step step = 0; step < STEP_COUNT; step++) {
       histogram_read(session_histogram(inputs_session(pipeline->inputs, i), step), &reading->steps[step]);
     }
