@@ -141,16 +141,26 @@ static void write_number(const struct writer *writer, const struct config_key *k
   }
 }
 
+static void write_word(const struct writer *writer, const struct config_key *key, const void *value) {
+  if (key->type == KEY_FLAG || key->type == KEY_TRUE) {
+    fputs(key->type == KEY_TRUE || *(const bool *)value ? "true" : "false", writer->out);
+    return;
+  }
+  const char *const *words = key->type == KEY_PIXELS  ? writer->vocabulary->pixels
+                             : key->type == KEY_DTYPE ? writer->vocabulary->dtypes
+                                                      : key->choices;
+  fputs(words[*(const unsigned *)value], writer->out);
+}
+
 static void write_value(const struct writer *writer, const struct config_key *key, const void *value) {
   const struct config_allow *allow = value;
   switch (key->type) {
   case KEY_CHOICE:
-    fputs(key->choices[*(const unsigned *)value], writer->out);
-    break;
   case KEY_PIXELS:
   case KEY_DTYPE:
-    fputs((key->type == KEY_PIXELS ? writer->vocabulary->pixels : writer->vocabulary->dtypes)[*(const unsigned *)value],
-          writer->out);
+  case KEY_FLAG:
+  case KEY_TRUE:
+    write_word(writer, key, value);
     break;
   case KEY_LANES:
   case KEY_COUNT:
@@ -165,10 +175,6 @@ static void write_value(const struct writer *writer, const struct config_key *ke
   case KEY_RATE:
   case KEY_MODE:
     write_number(writer, key, value);
-    break;
-  case KEY_FLAG:
-  case KEY_TRUE:
-    fputs(key->type == KEY_TRUE || *(const bool *)value ? "true" : "false", writer->out);
     break;
   case KEY_SOCKET:
   case KEY_FILE:

@@ -201,13 +201,13 @@ static bool write_pieces(const char *line, size_t length, size_t *written) {
   return *written == length;
 }
 
-static size_t format_time(char *out, size_t size) {
+static void format_time(char *out, size_t size) {
   struct timespec now;
   struct tm utc;
   clock_gettime(CLOCK_REALTIME, &now);
   gmtime_r(&now.tv_sec, &utc);
   size_t length = strftime(out, size, "%Y-%m-%dT%H:%M:%S", &utc);
-  return length + (size_t)snprintf(out + length, size - length, ".%03ldZ", now.tv_nsec / NS_PER_MS);
+  snprintf(out + length, size - length, ".%03ldZ", now.tv_nsec / NS_PER_MS);
 }
 
 /* Whether the line went out whole. */

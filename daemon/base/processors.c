@@ -15,14 +15,6 @@
 
 enum { STAT_TIMES = 8, STAT_IDLE = 3, STAT_WAITING = 4, STAT_STOLEN = 7 }; /* user nice system idle iowait irq softirq steal */
 
-static unsigned count_processors(const char *stat) {
-  unsigned count = 0;
-  for (const char *line = strstr(stat, "\ncpu"); line; line = strstr(line + 1, "\ncpu")) {
-    count++;
-  }
-  return count;
-}
-
 static void note_times(struct processors *processors, const char *stat, uint64_t mine) {
   uint64_t times[STAT_TIMES] = {0}, total = 0;
   sscanf(stat, "cpu %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &times[0],
@@ -45,7 +37,10 @@ static void note_times(struct processors *processors, const char *stat, uint64_t
 
 void processors_note(struct processors *processors, const char *stat, const char *pressure, uint64_t mine) {
   const char *ready = strstr(stat, "\nprocs_running ");
-  processors->count = count_processors(stat);
+  processors->count = 0;
+  for (const char *line = strstr(stat, "\ncpu"); line; line = strstr(line + 1, "\ncpu")) {
+    processors->count++;
+  }
   if (!ready || sscanf(ready, "\nprocs_running %u", &processors->ready) != 1) {
     processors->ready = 0;
   }

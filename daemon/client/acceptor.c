@@ -79,14 +79,6 @@ static enum accept_outcome shed_one(struct acceptor *acceptor) {
   return outcome;
 }
 
-static void acceptor_rest(struct acceptor *acceptor) {
-  bool at_limit = acceptor->error == EMFILE || acceptor->error == ENFILE;
-  log_event(at_limit ? LOG_NO_DESCRIPTORS : LOG_CLIENT_ERROR, acceptor->setup.pipeline,
-            "cannot take connections for a moment: %s%s", strerror(acceptor->error), at_limit ? "; raise LimitNOFILE=" : "");
-  loop_watch_stop(acceptor->watch);
-  loop_timer_start(acceptor->rest, REST_MS, 0);
-}
-
 static void on_rested(void *context) {
   struct acceptor *acceptor = context;
   if (acceptor->spare < 0) {
@@ -125,7 +117,11 @@ static void on_connections(void *context) {
     outcome = accept_one(acceptor);
   }
   if (outcome == MUST_REST) {
-    acceptor_rest(acceptor);
+    bool at_limit = acceptor->error == EMFILE || acceptor->error == ENFILE;
+    log_event(at_limit ? LOG_NO_DESCRIPTORS : LOG_CLIENT_ERROR, acceptor->setup.pipeline,
+              "cannot take connections for a moment: %s%s", strerror(acceptor->error), at_limit ? "; raise LimitNOFILE=" : "");
+    loop_watch_stop(acceptor->watch);
+    loop_timer_start(acceptor->rest, REST_MS, 0);
   }
 }
 

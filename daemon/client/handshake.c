@@ -115,8 +115,7 @@ const char *client_name(const struct client *client, char text[CLIENT_NAME]) {
   return text;
 }
 
-/* -- clients that have not said HELLO
- * ---------------------------------------------------------------------------------------------------- */
+/* -- clients that have not said HELLO ---------------------------------------------------------------------------- */
 
 /* Frees a handshake; its client's descriptor is the caller's from here on. */
 static void handshake_forget(struct handshake *handshake) {

@@ -209,13 +209,6 @@ static bool bind_closed(struct listener *listener, const struct sockaddr_un *add
   return true;
 }
 
-static bool bind_new(struct listener *listener, const struct sockaddr_un *address, struct failure *failure) {
-  pthread_mutex_lock(&fresh.lock);
-  bool bound = bind_closed(listener, address, failure);
-  pthread_mutex_unlock(&fresh.lock);
-  return bound;
-}
-
 bool listener_set_access(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
   if (!listener->created) {
     return true; /* systemd's unit says who may connect */
@@ -263,9 +256,13 @@ static bool lock_folder(const struct sockaddr_un *address, int *lock, struct fai
 
 static bool create_locked(struct listener *listener, const struct sockaddr_un *address,
                           const struct config_socket_access *access, struct failure *failure) {
-  return clear_path(address, failure) && listener_make_socket(listener, AF_UNIX, failure) &&
-         bind_new(listener, address, failure) && listener_set_access(listener, access, failure) &&
-         listener_listen(listener, failure);
+  if (!clear_path(address, failure) || !listener_make_socket(listener, AF_UNIX, failure)) {
+    return false;
+  }
+  pthread_mutex_lock(&fresh.lock);
+  bool bound = bind_closed(listener, address, failure);
+  pthread_mutex_unlock(&fresh.lock);
+  return bound && listener_set_access(listener, access, failure) && listener_listen(listener, failure);
 }
 
 bool listener_create(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {

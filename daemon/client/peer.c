@@ -57,15 +57,6 @@ void peer_clear(struct peer *peer) {
   *peer = (struct peer){0};
 }
 
-static bool in_group(const struct peer *peer, gid_t group) {
-  for (unsigned i = 0; i < peer->group_count; i++) {
-    if (peer->groups[i] == group) {
-      return true;
-    }
-  }
-  return false;
-}
-
 bool peer_allowed(const struct peer *peer, const struct config_allow *allow) {
   if (peer->uid == 0 || (allow->user_count == 0 && allow->group_count == 0)) {
     return true;
@@ -76,8 +67,10 @@ bool peer_allowed(const struct peer *peer, const struct config_allow *allow) {
     }
   }
   for (unsigned i = 0; i < allow->group_count; i++) {
-    if (in_group(peer, allow->groups[i])) {
-      return true;
+    for (unsigned j = 0; j < peer->group_count; j++) {
+      if (peer->groups[j] == allow->groups[i]) {
+        return true;
+      }
     }
   }
   return false;

@@ -163,14 +163,6 @@ static double copy_succession(const struct diagnosis_costs *costs, enum overlap_
   return costs->together[engine] > service ? costs->together[engine] : 0;
 }
 
-/* What engines and host leave of a frame alone. That can be less than nothing, as the host goes on working on a frame when its
- * copy in has begun. */
-static double find_turnaround(const struct diagnosis_figures *figures, const struct overlap_work *work) {
-  double sum = overlap_services(figures->costs.service);
-  sum = sum > 0 ? sum : overlap_services(work->service);
-  return work->alone > 0 ? larger(work->alone - sum - work->host, -work->host) : figures->notice;
-}
-
 /* What runs side by side was measured from the end of the frame before, which says nothing, unless it was alone. */
 static void free_engines(const struct diagnosis_figures *figures, struct overlap_work *work) {
   for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
@@ -192,12 +184,17 @@ struct overlap_work diagnosis_work(const struct diagnosis_figures *figures) {
   }
   double share = figures->host_share > 0 ? figures->host_share : figures->lane_share;
   work.host = flows(figures) && share > 0 ? share * measured_pace(figures) : 0;
+  work.turnaround = figures->notice;
   if (costs->alone > 0) {
     /* From frame to frame with one slot: what the device and asking for it took at the warm-up, what the lane does besides,
      * and the time until it wakes. */
     work.alone = costs->alone + larger(0, work.host - costs->lane) + (figures->spins ? 0 : figures->notice);
+    /* What engines and host leave of it. That can be less than nothing, as the host goes on working on a frame when its copy
+     * in has begun. */
+    double sum = overlap_services(costs->service);
+    sum = sum > 0 ? sum : overlap_services(work.service);
+    work.turnaround = larger(work.alone - sum - work.host, -work.host);
   }
-  work.turnaround = find_turnaround(figures, &work);
   return work;
 }
 

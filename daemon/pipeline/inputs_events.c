@@ -26,14 +26,6 @@ static void on_foreign(const struct inputs *inputs, const struct producer *produ
             is_client ? client : inputs->config->source.path, event->text);
 }
 
-static struct producer *seat_of(struct inputs *inputs, const struct session *session) {
-  unsigned i = 0;
-  while (inputs->seats[i].session != session) {
-    i++;
-  }
-  return &inputs->seats[i];
-}
-
 /* A file of which nothing more can be read before its end. */
 static void note_end(struct inputs *inputs, const struct session_event *event) {
   if (inputs->config->source.endpoint == CONFIG_FILE && event->reason != DETACH_END && event->reason != DETACH_STOPPED) {
@@ -77,7 +69,10 @@ static void on_idle(const struct inputs *inputs, struct producer *producer) {
 }
 
 void inputs_on_event(struct inputs *inputs, const struct session_event *event) {
-  struct producer *producer = seat_of(inputs, event->session);
+  struct producer *producer = inputs->seats;
+  while (producer->session != event->session) {
+    producer++;
+  }
   switch (event->kind) {
   case SESSION_DETACHED:
     on_detached(inputs, producer, event);

@@ -205,14 +205,6 @@ static void add_end(struct outputs *outputs, struct segment_files files) {
   }
 }
 
-static void end_segment(struct outputs *outputs, struct segment_files files) {
-  if (files.index >= 0) {
-    add_end(outputs, files);
-  } else {
-    segments_drop(&files);
-  }
-}
-
 void outputs_sweep(struct outputs *outputs) {
   if (sink_rotates(&outputs->config->sink)) {
     add_end(outputs, SEGMENT_FILES_NONE);
@@ -246,7 +238,11 @@ static void take_next(struct outputs *outputs) {
   outputs->file.began = files_now();
   outputs->file.hold_ns = 0;
   outputs->file.next = SEGMENT_FILES_NONE;
-  end_segment(outputs, before);
+  if (before.index >= 0) {
+    add_end(outputs, before);
+  } else {
+    segments_drop(&before);
+  }
   if (outputs_attach_file(outputs, &failure)) {
     mend_trouble(outputs);
     return;

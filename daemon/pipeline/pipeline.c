@@ -70,12 +70,6 @@ struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct c
 
 /* -- preparing it, on a set-up thread ---------------------------------------------------------------------------- */
 
-static bool find_devices(struct pipeline *pipeline, struct failure *failure) {
-  size_t needed = gpu_chain_device_bytes(pipeline->chain, pipeline->config->slots);
-  return engine_place_sessions(pipeline->setup.engine, pipeline->config, pipeline->places, pipeline->config->source.clients,
-                               pipeline->frame_bytes, needed, failure);
-}
-
 static bool lend_results(void *context, struct session_lent *lent, struct failure *failure) {
   return inputs_lend(((struct pipeline *)context)->inputs, lent, failure);
 }
@@ -170,8 +164,10 @@ bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritan
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of '%s' makes no sense",
                        pipeline->config->name);
   }
-  return find_devices(pipeline, failure) && make_outlet(pipeline, inheritance->sink, failure) &&
-         make_record(pipeline, failure) &&
+  const size_t needed = gpu_chain_device_bytes(pipeline->chain, pipeline->config->slots);
+  return engine_place_sessions(pipeline->setup.engine, pipeline->config, pipeline->places, pipeline->config->source.clients,
+                               pipeline->frame_bytes, needed, failure) &&
+         make_outlet(pipeline, inheritance->sink, failure) && make_record(pipeline, failure) &&
          make_intake(pipeline, inheritance, pipeline->continues ? left->inputs : NULL, failure) &&
          (!pipeline->continues || pipeline_adopt_outputs(pipeline, left, failure));
 }

@@ -111,15 +111,6 @@ static void read_lane(const struct lane *lane, struct reading *reading) {
   }
 }
 
-static void pipeline_read_lanes(const struct pipeline *pipeline, struct reading *reading) {
-  for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
-    read_lane(pipeline->lanes[i], reading);
-    if (pipeline->sink_lanes[i]) {
-      read_lane(pipeline->sink_lanes[i], reading);
-    }
-  }
-}
-
 /* Ledgers, when it all began, and the time on the device, from one look at each session. */
 static void read_sessions(const struct pipeline *pipeline, struct reading *reading) {
   for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
@@ -183,20 +174,15 @@ void pipeline_read(const struct pipeline *pipeline, struct reading *reading) {
   pipeline_read_served(pipeline, reading);
   read_model(pipeline, reading);
   reading->missed = pipeline->outputs ? outputs_missed(pipeline->outputs) : 0;
-  pipeline_read_lanes(pipeline, reading);
   for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
+    read_lane(pipeline->lanes[i], reading);
+    if (pipeline->sink_lanes[i]) {
+      read_lane(pipeline->sink_lanes[i], reading);
+    }
     for (enum step step = 0; step < STEP_COUNT; step++) {
       histogram_read(session_histogram(inputs_session(pipeline->inputs, i), step), &reading->steps[step]);
     }
   }
-}
-
-static void fill_formats(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
-  const struct frame_format *output = gpu_chain_output(pipeline->chain);
-  format_describe(&pipeline->input, snapshot->input);
-  format_describe(output, snapshot->output);
-  format_bytes(&pipeline->input, &snapshot->input_bytes);
-  format_bytes(output, &snapshot->output_bytes);
 }
 
 static void count_refusals(const struct refusals *refusals, struct pipeline_snapshot *snapshot) {
@@ -366,10 +352,14 @@ static void fill_figures(const struct pipeline *pipeline, struct pipeline_snapsh
 }
 
 void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
+  const struct frame_format *output = gpu_chain_output(pipeline->chain);
   memset(snapshot, 0, sizeof *snapshot);
   snapshot->name = pipeline->config->name;
   snapshot->state = pipeline->state;
-  fill_formats(pipeline, snapshot);
+  format_describe(&pipeline->input, snapshot->input);
+  format_describe(output, snapshot->output);
+  format_bytes(&pipeline->input, &snapshot->input_bytes);
+  format_bytes(output, &snapshot->output_bytes);
   fill_clients(pipeline, snapshot);
   fill_model(pipeline, snapshot);
   pipeline_read(pipeline, &pipeline->now);

@@ -77,9 +77,6 @@ static void note_devices(FILE *out, const struct config *config) {
   }
 }
 
-/* Segments do, for what their names say. */
-static bool makes_folders(const struct config_sink *sink) { return sink->rotate.every_ns > 0 || sink->rotate.size > 0; }
-
 void config_files_print_missing(FILE *out, const struct config *config) {
   note_devices(out, config);
   note_socket(out, &config->status.socket_at, config->status.socket);
@@ -90,6 +87,7 @@ void config_files_print_missing(FILE *out, const struct config *config) {
   for (unsigned i = 0; i < config->pipeline_count; i++) {
     const struct config_source *source = &config->pipelines[i].source;
     const struct config_sink *sink = &config->pipelines[i].sink;
+    bool makes_folders = sink->rotate.every_ns > 0 || sink->rotate.size > 0; /* segments do, for what their names say */
     if (source->endpoint == CONFIG_SOCKET) {
       note_socket(out, &source->path_at, source->path);
     } else if (strcmp(source->path, "-") != 0 && is_missing(source->path, false)) {
@@ -97,8 +95,7 @@ void config_files_print_missing(FILE *out, const struct config *config) {
     }
     if (sink->endpoint == CONFIG_SOCKET) {
       note_socket(out, &sink->path_at, sink->path);
-    } else if (sink->endpoint == CONFIG_FILE && strcmp(sink->path, "-") != 0 && !makes_folders(sink) &&
-               !has_directory(sink->path)) {
+    } else if (sink->endpoint == CONFIG_FILE && strcmp(sink->path, "-") != 0 && !makes_folders && !has_directory(sink->path)) {
       note(out, &sink->path_at, "the directory of the sink's file", sink->path, "create it before the start");
     }
     if (sink->endpoint == CONFIG_FILE && strcmp(sink->path, "-") != 0) {

@@ -125,14 +125,7 @@ bool server_hangs(const struct server *server) {
   return hangs;
 }
 
-/* -- an end without such files
- * ------------------------------------------------------------------------------------------------- */
-
-static bool is_number_of_file(int fd) {
-  int kind;
-  socklen_t size = sizeof kind;
-  return getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &size) != 0 && fcntl(fd, F_GETPIPE_SZ) < 0;
-}
+/* -- an end without such files ----------------------------------------------------------------------------------- */
 
 /* Nothing here asks a file system: a file that does not answer might not even say what it is. */
 void server_close_sockets(void) {
@@ -140,7 +133,10 @@ void server_close_sockets(void) {
   const struct dirent *entry;
   while (folder && (entry = readdir(folder)) != NULL) {
     int fd = (int)strtol(entry->d_name, NULL, 10); /* "." and ".." are 0 */
-    if (fd > STDERR_FILENO && fd != dirfd(folder) && !is_number_of_file(fd)) {
+    int kind;
+    socklen_t size = sizeof kind;
+    if (fd > STDERR_FILENO && fd != dirfd(folder) &&
+        (getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &size) == 0 || fcntl(fd, F_GETPIPE_SZ) >= 0)) { /* no file */
       close(fd);
     }
   }

@@ -102,17 +102,13 @@ static bool open_side(struct side *side, const struct replay *replay, struct gpu
                      replay->pipeline, side->path, side->single.input_bytes);
 }
 
-static bool shares_device(const struct replay *replay) {
-  return replay->before.config->gpu.backend == replay->after.config->gpu.backend &&
-         replay->before.single.pipeline->device == replay->after.single.pipeline->device;
-}
-
 static bool open_sides(struct replay *replay, struct failure *failure) {
   if (!load(&replay->before, replay->pipeline, failure) || !replay->before.config ||
       !load(&replay->after, replay->pipeline, failure) || !replay->after.config) {
     return false;
   }
-  bool shares = shares_device(replay);
+  bool shares = replay->before.config->gpu.backend == replay->after.config->gpu.backend &&
+                replay->before.single.pipeline->device == replay->after.single.pipeline->device;
   return open_side(&replay->before, replay, NULL, failure) &&
          open_side(&replay->after, replay, shares ? replay->before.single.device : NULL, failure);
 }

@@ -70,14 +70,6 @@ static bool session_take_memory(struct session *session, struct failure *failure
   return make_memory(session, failure) && session_make_program(session, failure);
 }
 
-static void session_drop_memory(struct session *session) {
-  session_drop_stages(session);
-  session_free_program(session);
-  arena_drop(&session->inputs);
-  arena_drop(&session->outputs);
-  arena_drop(&session->control);
-}
-
 /* -- lent to a client ------------------------------------------------------------------------------------------------ */
 
 bool session_share(struct session *session, struct session_share *share, struct failure *failure) {
@@ -212,7 +204,11 @@ struct session *session_free(struct session *session) {
     return NULL;
   }
   assert(!session->runner.lane);
-  session_drop_memory(session);
+  session_drop_stages(session);
+  session_free_program(session);
+  arena_drop(&session->inputs);
+  arena_drop(&session->outputs);
+  arena_drop(&session->control);
   if (session->is_reply && session->sink) {
     session->sink->tail = session->sink->first; /* a sink that was adopted and never ran may have results */
     sink_free(session->sink);

@@ -48,25 +48,21 @@ static bool attach_new(struct session *session) {
   return true;
 }
 
-/* Everything is as a process before this one left it, but for what only a process has. */
-static void attach_left(struct session *session) {
-  if (session->shares) {
-    channel_open_again(&session->channel, (struct native_control *)session->control.base, &session->flow, &session->receive,
-                       session->attach_fd, session->is_reply);
-    session->source.channel = &session->channel;
-  }
-  source_open_again(&session->source, session->setup.lane, session->attach_fd);
-}
-
 static void session_run_attach(struct message *message) {
   struct session *session = ordered(message);
   session->account.now.attached = true;
   session->attached = session->attaches;
   session->flow.active = clock_now();
-  if (session->attach_continues) {
-    attach_left(session);
-  } else if (!attach_new(session)) {
+  if (!session->attach_continues && !attach_new(session)) {
     return;
+  }
+  if (session->attach_continues) { /* all is as a process before this one left it, but for what only a process has */
+    if (session->shares) {
+      channel_open_again(&session->channel, (struct native_control *)session->control.base, &session->flow, &session->receive,
+                         session->attach_fd, session->is_reply);
+      session->source.channel = &session->channel;
+    }
+    source_open_again(&session->source, session->setup.lane, session->attach_fd);
   }
   if (session->is_reply && !session->shares && session->attach_reader) {
     struct reader *reader = session->attach_reader;

@@ -52,15 +52,6 @@ void session_on_client_gone(void *context, bool closed, const char *why) {
   }
 }
 
-/* The other end of its connection may lie in what it sent, and then nobody is there who could read or leave. */
-static void on_patience_over(struct session *session) {
-  if (rights_wait_in(session->source.fd)) {
-    client_is_gone(session, false, "it passes descriptors and reads no results");
-  } else {
-    session_tell_unread(session);
-  }
-}
-
 /* From tick to tick, so that a time in which nobody looked does not count. Of one with shared memory it is not known whether it
  * would send: it needs a slot for that. */
 void session_watch_client(struct session *session, int64_t now) {
@@ -71,7 +62,12 @@ void session_watch_client(struct session *session, int64_t now) {
   } else if (session->unread_since == 0) {
     session->unread_since = now;
   } else if (!session->unread_told && now - session->unread_since >= SESSION_PATIENCE_S * NS_PER_S) {
-    on_patience_over(session);
+    /* The other end of its connection may lie in what it sent, and then nobody is there who could read or leave. */
+    if (rights_wait_in(session->source.fd)) {
+      client_is_gone(session, false, "it passes descriptors and reads no results");
+    } else {
+      session_tell_unread(session);
+    }
   }
 }
 

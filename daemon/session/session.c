@@ -24,11 +24,6 @@ enum { ROUNDS_A_TURN = 8 };
 
 /* -- acknowledgements ----------------------------------------------------------------------------------------------- */
 
-/* With `reply` results go the same way, perhaps from another lane, so that nothing is said while one is on its way. */
-static bool is_between_messages(const struct session *session) {
-  return !session->is_reply || (session->flow.at_sink == 0 && session->client_there && !session->client_gone);
-}
-
 static bool owes_acknowledgement(const struct session *session) {
   return session->acknowledges && session->source.state != SOURCE_NONE && session->source.state != SOURCE_CLOSING &&
          acks_count(&session->account.acks, session->receive.producer) > session->acknowledged;
@@ -39,7 +34,9 @@ static bool owes_acknowledgement(const struct session *session) {
 static void acknowledge(struct session *session) {
   const struct flow *flow = &session->flow;
   unsigned char bytes[NATIVE_ACK_BYTES];
-  if (!owes_acknowledgement(session) || !is_between_messages(session)) {
+  /* With `reply` results go the same way, perhaps from another lane, so that nothing is said while one is on its way. */
+  bool is_between_messages = !session->is_reply || (flow->at_sink == 0 && session->client_there && !session->client_gone);
+  if (!owes_acknowledgement(session) || !is_between_messages) {
     return;
   }
   uint64_t frames = acks_count(&session->account.acks, session->receive.producer);
@@ -324,18 +321,14 @@ static bool all_slots_free(const struct session *session) {
   return slot_count(&session->flow.ring, SLOT_FREE) == session->flow.ring.count || session->flow.device_dead;
 }
 
-static bool finish_sharing(struct session *session) {
-  if (session->is_reply && !session->client_gone) {
-    session->client_gone = true; /* without its connection it takes nothing */
-    lane_schedule(&session->runner);
-  }
-  return all_slots_free(session);
-}
-
 /* The producer has ended: its descriptor goes back, with `reply` when it got its last result. Where memory is lent, frames do
  * not outlive their producer: the next one may have all slots. */
 static void finish_source(struct session *session) {
-  if (session->shares && !finish_sharing(session)) {
+  if (session->shares && session->is_reply && !session->client_gone) {
+    session->client_gone = true; /* without its connection it takes nothing */
+    lane_schedule(&session->runner);
+  }
+  if (session->shares && !all_slots_free(session)) {
     return;
   }
   if (session->is_reply) {

@@ -117,8 +117,7 @@ void loans_recall(struct sink *sink) {
   }
 }
 
-/* -- of a process before this one
- * --------------------------------------------------------------------------------------------------- */
+/* -- of a process before this one -------------------------------------------------------------------------------- */
 
 /* The slot with this index if it is in the queue, before where the reader is, and not lent to it yet; else NULL. */
 static struct slot *find_lent(const struct reader *reader, unsigned index) {

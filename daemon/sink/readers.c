@@ -161,14 +161,6 @@ static bool write_results(struct sink *sink, struct reader *reader) {
   return false;
 }
 
-static bool serve_reader(struct sink *sink, struct reader *reader) {
-  bool more = write_results(sink, reader);
-  if (!reader->leaving && reader->sent == 0 && !reader_has_rest(reader)) {
-    readers_return_room(sink, reader);
-  }
-  return more;
-}
-
 /* -- arrival ----------------------------------------------------------------------------------------------------------- */
 
 static void link_reader(struct sink *sink, struct reader *reader) {
@@ -290,7 +282,10 @@ static bool readers_turn(struct sink *sink, int64_t now) {
     if (reader->borrower) {
       more |= shared_turn(sink, reader, now);
     } else if (reader->writable) {
-      more |= serve_reader(sink, reader);
+      more |= write_results(sink, reader);
+      if (!reader->leaving && reader->sent == 0 && !reader_has_rest(reader)) {
+        readers_return_room(sink, reader);
+      }
     }
   }
   readers_release(sink, now);

@@ -168,22 +168,17 @@ static void recorder_came(struct tap *tap, const struct slot *slot, int64_t now)
   offer_wanted(recorder, now);
 }
 
-/* What came too long before the event is not part of it. */
-static void begin_event(struct recorder *recorder, int64_t now) {
-  int64_t oldest = now - recorder->setup.config->record.before_ns;
-  while (oldest_left(recorder) && oldest_left(recorder)->complete < oldest) {
-    recorder->offered++;
-  }
-  recorder->open = true;
-  sink_end_segment(recorder->sink);
-}
-
 static void recorder_see(struct recorder *recorder, int64_t now) {
   if (recorder->setup.config->record.when == CONFIG_RECORD_ALWAYS || !recorder->sink) {
     return;
   }
   if (!recorder->open) {
-    begin_event(recorder, now);
+    int64_t oldest = now - recorder->setup.config->record.before_ns;
+    while (oldest_left(recorder) && oldest_left(recorder)->complete < oldest) {
+      recorder->offered++; /* what came too long before the event is not part of it */
+    }
+    recorder->open = true;
+    sink_end_segment(recorder->sink);
   }
   recorder->until = now + recorder->setup.config->record.after_ns;
   offer_wanted(recorder, now);

@@ -192,7 +192,7 @@ static bool read_image(int fd, struct failure *failure) {
   bool usable = fd_store_look_into(fd, true);
   const struct image_front *front = image_left_front();
   bool is_there = front ? front->state != NULL : last.heartbeat.last != 0;
-  bool whole = usable && is_there && state_receive(front->state, true, failure);
+  bool whole = usable && front && front->state && state_receive(front->state, true, failure);
   if (is_there && !usable) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "its memory is of another version, or its process failed by itself");
   }
