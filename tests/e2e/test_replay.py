@@ -13,6 +13,7 @@ import pytest
 from harness import FRAMECTL, Background, Daemon, complete, limit, numbered, pipeline, run_framed, wait_until, whole
 from harness.native import PRODUCER, Native
 from harness.recordings import ENTRY, FORMAT, HEAD, SIZE, feed, parts, read_index
+from harness.store import start
 
 # -- what comes in ----------------------------------------------------------------------------------------------------
 
@@ -93,6 +94,21 @@ def test_upgrades_at_seams_cost_a_recording_no_frame(place):
             sending.join()
             daemon.account(came=300, emitted=300)
     assert [number for numbers, _ in recorded(place) for number in numbers] == list(range(300)) and parts(place) == []
+
+
+def test_a_kill_costs_a_recording_nothing_that_was_written(place, store):
+    """What only waits in memory ends with its process; what is in a file stays there once, and the next segment follows it."""
+    with start(place, store, recording(place)) as daemon:
+        with daemon.producer() as producer:
+            feed(daemon, producer, 0, 20)
+            wait_until(lambda: sum(path.stat().st_size for path in place.glob("in-*.raw.part")) == 20 * SIZE, "all are written")
+            store.kill(daemon)
+            feed(daemon, producer, 20, 20)
+        daemon.write({"cam1": pipeline(FORMAT)})
+        daemon.command("/v1/reload")
+        wait_until(lambda: parts(place) == [], lambda: f"all segments are finished: {parts(place)}")
+    found = recorded(place)
+    assert len(found) == 2 and b"".join(data for _, data in found) == numbered(40, SIZE).tobytes()
 
 
 def test_a_reload_begins_the_recording_anew(place):
