@@ -2,17 +2,22 @@
 
 #include <stdatomic.h>
 
+/* One of the messages may run the others, as a hand-over does that begins with a fault. */
 bool mailbox_run(struct mailbox *mailbox) {
+  struct message **last = &mailbox->taken;
+  while (*last) {
+    last = &(*last)->next;
+  }
   uv_mutex_lock(&mailbox->lock);
-  struct message *message = mailbox->first;
+  *last = mailbox->first;
   mailbox->first = NULL;
   mailbox->last = &mailbox->first;
   uv_mutex_unlock(&mailbox->lock);
-  bool any = message != NULL;
-  while (message) {
-    struct message *next = message->next;
+  bool any = mailbox->taken != NULL;
+  while (mailbox->taken) {
+    struct message *message = mailbox->taken;
+    mailbox->taken = message->next;
     message->run(message);
-    message = next;
   }
   return any;
 }
@@ -20,7 +25,7 @@ bool mailbox_run(struct mailbox *mailbox) {
 static void on_wake(uv_async_t *wake) { mailbox_run(wake->data); }
 
 int mailbox_open(struct mailbox *mailbox, uv_loop_t *loop) {
-  mailbox->first = NULL;
+  mailbox->first = mailbox->taken = NULL;
   mailbox->last = &mailbox->first;
   int status = uv_mutex_init(&mailbox->lock);
   if (status != 0) {

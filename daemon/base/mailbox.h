@@ -20,13 +20,15 @@ struct mailbox {
   uv_async_t wake;
   uv_mutex_t lock;
   struct message *first, **last;
+  struct message *taken; /* the receiver's: they are being run */
 };
 
 /* Returns 0 or a libuv error. */
 int mailbox_open(struct mailbox *mailbox, uv_loop_t *loop);
 /* From any thread, in order; wakes the loop. */
 void mailbox_post(struct mailbox *mailbox, struct message *message);
-/* On the receiving loop, or while that stands still: runs what has come; true if there was anything. */
+/* On the receiving loop, or while that stands still: runs what has come, also from within a message; true if
+ * there was anything. */
 bool mailbox_run(struct mailbox *mailbox);
 /* On the receiving loop: runs what is left, then closes the handle. Nobody may post any more. */
 void mailbox_close(struct mailbox *mailbox);

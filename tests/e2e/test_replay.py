@@ -10,7 +10,7 @@ import time
 import numpy
 import pytest
 
-from harness import FRAMECTL, Background, Daemon, complete, limit, numbered, pipeline, run_framed, wait_until, whole
+from harness import BACKEND, FRAMECTL, Background, Daemon, complete, limit, numbered, pipeline, run_framed, wait_until, whole
 from harness.native import PRODUCER, Native
 from harness.recordings import ENTRY, FORMAT, HEAD, SIZE, feed, parts, read_index
 from harness.store import start
@@ -94,6 +94,17 @@ def test_upgrades_at_seams_cost_a_recording_no_frame(place):
             sending.join()
             daemon.account(came=300, emitted=300)
     assert [number for numbers, _ in recorded(place) for number in numbers] == list(range(300)) and parts(place) == []
+
+
+def test_faults_at_seams_cost_a_recording_no_frame(place):
+    strikes = {"fault": {"kind": "illegal", "at": 20, "every": 20, "again": "no"}}
+    with Daemon(place, recording(place, stages=[strikes], size=f"{3 * SIZE}B"), gpu={"backend": BACKEND, "faults": "60/min"}) as daemon:
+        with daemon.producer() as producer:
+            sending = Background(producer.send, numbered(150, SIZE).tobytes())
+            daemon.account(came=150, emitted=150)
+            sending.join()
+        assert daemon.status()["handovers"]["fault"] >= 2
+    assert [number for numbers, _ in recorded(place) for number in numbers] == list(range(150)) and parts(place) == []
 
 
 def test_a_kill_costs_a_recording_nothing_that_was_written(place, store):
