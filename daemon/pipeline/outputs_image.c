@@ -104,7 +104,8 @@ static bool bring_rooms(struct outputs *outputs) {
 
 /* -- segments ----------------------------------------------------------------------------------------------------------- */
 
-void outputs_find_index(struct outputs *outputs) {
+/* [set-up thread] What belongs to a segment of the process before. */
+static void find_index(struct outputs *outputs) {
   struct segment_head head;
   struct reader *reader = outputs->sink->continuing;
   int fd = reader ? reader->fd : outputs->endpoint.fd;
@@ -165,7 +166,7 @@ bool outputs_adopt(struct outputs *outputs, const struct outputs *address, sink_
   }
   bool sound = sink && sink_adopt(outputs->sink, sink, flow, context) && adopt_readers(outputs, left->places, flow, context) &&
                bring_rooms(outputs);
-  outputs_find_index(outputs);
+  find_index(outputs);
   return (sound && adopt_ends(outputs, left, failure)) ||
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the readers of '%s' makes no sense",
                      outputs->config->name);

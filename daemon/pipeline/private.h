@@ -204,8 +204,6 @@ static inline bool outputs_is_socket(const struct outputs *outputs) { return out
 
 /* -- outputs_files.c ------------------------------------------------------------------------------------------------- */
 
-/* [set-up thread] Finds what belongs to a segment of the process before. */
-void outputs_find_index(struct outputs *outputs);
 /* Gives the sink what `endpoint` has. */
 bool outputs_attach_file(struct outputs *outputs, struct failure *failure);
 /* The sink has given back a regular file that it has not ended with. False: the file's end is the sink's. */

@@ -134,8 +134,6 @@ void sink_abandon(struct sink *sink) { sink->first = sink->base = sink->tail; }
 
 const struct reader *reader_left(const struct reader *address) { return image_left_at(address, IMAGE_READER, sizeof *address); }
 
-bool reader_has_gone(const struct reader *reader) { return reader->leaving; }
-
 static bool take_head(struct reader *reader, const struct reader *left) {
   if ((unsigned)left->protocol >= CONFIG_PROTOCOL_COUNT || left->header_bytes > Y4M_HEADER ||
       left->header_at > left->header_bytes) {

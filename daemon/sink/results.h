@@ -284,8 +284,6 @@ struct reader *reader_adopt_file(struct sink *sink, const struct reader *left, i
 bool reader_adopt_loans(struct reader *reader, const struct reader *left);
 /* Whether a reader that was taken is within what there is for it; once the sessions have their memory. */
 bool reader_is_in_place(const struct reader *reader);
-/* Whether the reader's handle is closing: the reader ends with this process. */
-bool reader_has_gone(const struct reader *reader);
 
 /* The kinds. */
 extern const struct sink_operations sink_readers_operations; /* any number of readers, or the one of `reply` */
