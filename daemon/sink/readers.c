@@ -20,8 +20,11 @@
 
 enum { VECTORS = 16, WRITES_A_TURN = 16 };
 
+/* A result from this size on is large: it is written alone, so that its slot is free before the next one is written. */
+enum { LARGE_RESULT = 256 * 1024 };
+
 /* How many bytes of large results may wait in the socket of a lossless reader. */
-enum { LEAST_ROOM = 256 * 1024, MOST_ROOM = 512 * 1024 };
+enum { MOST_ROOM = 512 * 1024 };
 
 /* -- writing ----------------------------------------------------------------------------------------------------------- */
 
@@ -53,7 +56,8 @@ static int vector_for(struct sink *sink, struct reader *reader, struct iovec vec
     return add_part(vector, count, reader->room->bytes + reader->rest_at, reader->rest_end - reader->rest_at);
   }
   size_t sent = reader->sent;
-  for (uint64_t at = reader->at; at < sink->tail && count + 2 <= VECTORS; at++, sent = 0) {
+  bool alone = sink->result_bytes >= LARGE_RESULT;
+  for (uint64_t at = reader->at; at < sink->tail && count + 2 <= VECTORS && !(alone && at > reader->at); at++, sent = 0) {
     count = add_result(reader, at, sent, vector, count);
   }
   return count;
@@ -199,7 +203,7 @@ static uint64_t first_untaken(struct sink *sink) {
  */
 static void widen_socket(const struct sink *sink, const struct reader *reader) {
   int room = (int)(sink->result_bytes < MOST_ROOM ? sink->result_bytes : MOST_ROOM);
-  if (reader->is_socket && sink->block && room >= LEAST_ROOM) {
+  if (reader->is_socket && sink->block && room >= LARGE_RESULT) {
     setsockopt(reader->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
   }
 }

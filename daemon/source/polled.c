@@ -13,7 +13,8 @@
 #include "daemon/base/rights.h"
 #include "daemon/source/private.h"
 
-enum { READS_A_TURN = 16, BYTES_A_TURN = 4 * 1024 * 1024 };
+/* A producer with a large socket buffer never lets a read end by itself: what came would wait until all free slots are full. */
+enum { READS_A_TURN = 16, BYTES_A_TURN = 512 * 1024 };
 
 static void on_ready(uv_poll_t *poll, int status, int events) {
   struct source *source = poll->data;
@@ -58,6 +59,17 @@ static void polled_fail(struct source *source, int error) {
   }
 }
 
+/* Leaves only what a turn may read, which is less than all; returns how many vectors that takes. */
+static int cut_vector(struct iovec vector[RECEIVE_VECTORS]) {
+  size_t left = BYTES_A_TURN;
+  int last = 0;
+  for (; vector[last].iov_len < left; last++) {
+    left -= vector[last].iov_len;
+  }
+  vector[last].iov_len = left;
+  return last + 1;
+}
+
 /* Reads once; returns how many bytes came, 0: no more now. */
 static size_t take_bytes(struct source *source, int64_t now) {
   struct iovec vector[RECEIVE_VECTORS];
@@ -68,6 +80,11 @@ static size_t take_bytes(struct source *source, int64_t now) {
   }
   if (count == 0) {
     return 0;
+  }
+  size_t wanted = source->receive->wanted;
+  if (wanted > BYTES_A_TURN) {
+    wanted = BYTES_A_TURN;
+    count = cut_vector(vector);
   }
   int64_t began = clock_now();
   ssize_t got = source->is_socket ? rights_read(source->fd, vector, count) : readv(source->fd, vector, count);
@@ -81,7 +98,7 @@ static size_t take_bytes(struct source *source, int64_t now) {
   }
   if (!receive_advance(source->receive, (size_t)got, began, clock_now())) {
     source_end(source, DETACH_MALFORMED, "%s", source->receive->problem);
-  } else if ((size_t)got < source->receive->wanted && source->is_socket && !receive_has_staged(source->receive)) {
+  } else if ((size_t)got < wanted && source->is_socket && !receive_has_staged(source->receive)) {
     /* The socket is empty: the poll reports what comes from here on. Of a FIFO it may not report the end, and of frames that
      * are here and wait for a slot nothing. */
     polled_arm(source);

@@ -15,6 +15,7 @@
 #include "tests/unit/sink/sink_walk.h"
 
 enum { RUNS = 100, STEPS = 250, READERS = 6, MOST_RESULTS = STEPS + 1, ROUNDS_TO_END = 100000 };
+enum { LARGE = 256 << 10, LARGE_RUNS = 20 };
 
 static struct frame_format format;
 
@@ -262,6 +263,43 @@ static void walk(void) {
 START_TEST(test_readers_at_random) { sink_walks(RUNS, 7700, walk); }
 END_TEST
 
+/* -- large results ----------------------------------------------------------------------------------------------------- */
+
+/* The other end keeps writes apart: each brings one result, whose slot is free before the next is written. */
+static void join_apart(struct peer *peer) {
+  int pair[2], room = LARGE;
+  struct failure failure;
+  CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+  setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+  *peer = (struct peer){.fd = pair[0], .reader = reader_new(sink, pair[1], &failure)};
+  CHECK(peer->reader && reader_bring_room(peer->reader, &failure));
+  attach(peer->reader);
+}
+
+static void walk_large(void) {
+  static struct config_pipeline config;
+  config = (struct config_pipeline){.sink.protocol = CONFIG_PROTOCOL_RAW};
+  format = format_image(PIXELS_GRAY, LARGE / 256, 256);
+  sink_walk_begin(&config, &format, on_event);
+  join_apart(&peers[0]);
+  for (unsigned i = 0; i < flow.ring.count; i++) {
+    on_session(offer);
+  }
+  for (unsigned rounds = 0, came = 0; came < flow.ring.count; rounds++) {
+    CHECK(rounds < ROUNDS_TO_END);
+    turn();
+    ssize_t got = recv(peers[0].fd, buffer, sizeof buffer, MSG_DONTWAIT | MSG_TRUNC);
+    CHECK(got == LARGE || (got < 0 && errno == EAGAIN));
+    came += got > 0;
+  }
+  peers[0].taken = flow.ring.count;
+  leave(&peers[0]);
+  sink_walk_end();
+}
+
+START_TEST(test_a_large_result_is_written_alone) { sink_walks(LARGE_RUNS, 7800, walk_large); }
+END_TEST
+
 Suite *readers_suite(void);
 
 Suite *readers_suite(void) {
@@ -269,6 +307,7 @@ Suite *readers_suite(void) {
   TCase *tests = tcase_create("readers");
   tcase_set_timeout(tests, 120);
   tcase_add_test(tests, test_readers_at_random);
+  tcase_add_test(tests, test_a_large_result_is_written_alone);
   suite_add_tcase(suite, tests);
   return suite;
 }
