@@ -249,9 +249,10 @@ static enum file_change compare_file(const char *path, const struct config *conf
   return change;
 }
 
-/* What was left is of no use. True: the process ends; else it begins anew, by another image where a driver has begun, which
- * would not bear that descriptors are closed beneath it. */
+/* What was left is of no use: this process begins anew, or ends. What was handed over came with descriptors that only another
+ * image of the program is rid of. Returns the status where the process ends. */
 static bool give_up(const char *why, const char *keys, bool ends, enum exit_status *status) {
+  bool begins_here = !ends && state_left()->by_manager;
   sigset_t held;
   signals_held(&held);
   pthread_sigmask(SIG_SETMASK, &held, NULL); /* the others have waited since exec */
@@ -259,25 +260,25 @@ static bool give_up(const char *why, const char *keys, bool ends, enum exit_stat
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: the state that was left is of no use: %s%s", ends ? EXEC_ENDS : EXEC_BEGINS_ANEW,
             why, keys);
   *status = EXIT_STATUS_INTERNAL;
-  if (!ends && gpu_has_begun()) {
+  if (!ends && !begins_here) {
     struct failure failure;
     log_flush();
-    exec_start_over(false, &failure);
+    exec_start_over(&failure);
     log_event(LOG_FAILED, NULL, "%s", failure.text);
     log_flush();
   }
-  return ends || gpu_has_begun();
+  return !begins_here;
 }
 
 /* Goes on with what a process before this one left, in the configuration that it had. False: there is nothing of use. */
 static bool go_on(const struct options *options, enum exit_status *status) {
   struct failure failure;
   bool had_passed = systemd_has_passed();
-  enum exec_receipt receipt = exec_receive(&failure);
-  if (receipt == EXEC_NONE) {
+  enum receipt receipt = exec_receive(&failure);
+  if (receipt == RECEIPT_NONE) {
     return false;
   }
-  struct config_errors *errors = receipt == EXEC_WHOLE ? config_errors_new() : NULL;
+  struct config_errors *errors = receipt == RECEIPT_WHOLE ? config_errors_new() : NULL;
   const struct left *left = state_left();
   const char *text = errors ? server_take_config(left) : NULL;
   struct config *config = text ? footprint_parse("what was handed over", text, errors) : NULL;
@@ -290,12 +291,12 @@ static bool go_on(const struct options *options, enum exit_status *status) {
   }
   config_free(config);
   kept_forget();
-  if (receipt == EXEC_WHOLE && !gpu_has_begun()) {
+  if (receipt == RECEIPT_WHOLE) {
     exec_discard(); /* its sockets would look like those of another daemon */
   }
   config_errors_free(errors);
   const char *why = change == FILE_NEEDS_START ? "these keys have changed: "
-                    : receipt == EXEC_WHOLE    ? "it holds no valid configuration"
+                    : receipt == RECEIPT_WHOLE ? "it holds no valid configuration"
                                                : failure.text;
   return give_up(why, keys, had_passed, status);
 }

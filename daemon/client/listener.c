@@ -37,7 +37,7 @@ const char *listener_path(const struct listener *listener) { return listener->pa
 /* The next process is to have it. */
 static void listener_enter(const struct listener *listener) {
   const struct stat file = {.st_dev = listener->device, .st_ino = listener->inode};
-  fd_table_listen(listener->fd, listener->path, listener->passed, false, &file);
+  fd_table_listen(listener->fd, listener->path, listener->passed, &file);
 }
 
 /* Takes a listening socket that nobody uses: of the process before, with the connections that wait at it, or one that systemd

@@ -1,6 +1,7 @@
 /*
  * The file of a Unix socket: made free, made without access for others, given its owner, group and mode, and removed if it is
- * still the one that was made. A file is new until a pipeline begins with it, and goes with a process that ends before that.
+ * still the one that was made. A file is new until a pipeline begins with it, and goes with a process that ends before that,
+ * unless it is killed: whoever binds there next replaces it then.
  */
 #include "daemon/client/private.h"
 
@@ -20,7 +21,6 @@
 
 #include "daemon/base/rights.h"
 #include "daemon/measure/clock.h"
-#include "daemon/state/fd_table.h"
 
 enum { LOCK_TRIES = 100, LOCK_PAUSE_MS = 20 };
 
@@ -205,7 +205,6 @@ static bool bind_closed(struct listener *listener, const struct sockaddr_un *add
   listener->created = true;
   listener->next = fresh.first;
   fresh.first = listener;
-  fd_table_listen(listener->fd, listener->path, false, true, &made);
   return true;
 }
 

@@ -191,9 +191,12 @@ static bool adopt_known(struct engine *engine, const struct engine *address) {
 }
 
 bool engine_keep_absents(const struct engine *engine, const struct engine *address) {
-  const struct engine *left = image_left_at(address, IMAGE_ENGINE, sizeof *left);
-  return left && image_left_set(left->absents, engine->absents, sizeof engine->absents) &&
-         image_left_set(&left->absent_count, &engine->absent_count, sizeof engine->absent_count);
+  struct engine *left = image_left_at(address, IMAGE_ENGINE, sizeof *left);
+  if (left) {
+    memcpy(left->absents, engine->absents, sizeof left->absents);
+    left->absent_count = engine->absent_count;
+  }
+  return left;
 }
 
 /* Of what makes no sense the devices are opened later, or not at all. */

@@ -29,37 +29,19 @@
 
 enum { ROUNDS = 64, MOST_FILES = 1024 /* of models and stages */ };
 
-/* What a process leaves is found from here: the addresses of its pipelines follow, its files ("number path" and a zero each),
- * and the text of its configuration. */
-struct roster {
-  struct server *server;
-  struct engine *engine;
-  unsigned pipelines, files;
-  struct pipeline *pipeline[];
-};
-
-static const struct roster *roster_of(const struct left *left) {
-  const struct roster *roster = left->bytes;
-  bool sound = left->length > sizeof *roster && ((const char *)left->bytes)[left->length - 1] == '\0' &&
-               roster->pipelines < (left->length - sizeof *roster) / sizeof *roster->pipeline;
-  return sound ? roster : NULL;
-}
-
 const char *server_take_config(const struct left *left) {
-  const struct roster *roster = roster_of(left);
-  const char *at = roster ? (const char *)(roster->pipeline + roster->pipelines) : NULL;
-  const char *end = (const char *)left->bytes + left->length;
-  for (unsigned i = 0; at && i < roster->files; i++) {
+  const char *at = left->text;
+  for (unsigned i = 0; at && i < left->state->files; i++) {
     char *path;
     int fd = fd_table_take((int)strtol(at, &path, 10));
     if (fd >= 0 && *path == ' ') {
       kept_remember(path + 1, fd);
     }
     at = path + strlen(path) + 1;
-    at = at < end ? at : NULL;
+    at = at < left->end ? at : NULL;
   }
   if (at && !left->by_manager) {
-    engine_begin(roster->engine);
+    engine_begin(left->state->engine);
   }
   return at;
 }
@@ -82,30 +64,44 @@ static unsigned put_files(const struct server *server, FILE *out) {
 }
 
 /* The state, a record: everything else lies where it is worked on. `program`: that is executed, while a process that the
- * manager starts opens the files that are there. */
-static void *handover_put(struct server *server, bool program, bool live) {
+ * manager starts opens the files that are there. NULL: there is no memory. */
+static struct state *make_state(const struct server *server, bool program) {
   struct stream files;
-  const char *text = server->config->text;
-  struct roster roster = {.server = server, .engine = server->engine, .pipelines = server->pipeline_count};
+  unsigned count = server->pipeline_count;
+  size_t text = strlen(server->config->text) + 1;
   if (!stream_open(&files)) {
     return NULL;
   }
+  unsigned file_count = program ? put_files(server, files.out) : 0;
+  char *names = stream_close(&files);
+  struct state *state =
+      names ? image_new(IMAGE_STATE, sizeof *state + count * sizeof *state->pipeline + files.length + text) : NULL;
+  if (state) {
+    *state = (struct state){.server = server, .engine = server->engine, .pipelines = count, .files = file_count};
+    for (unsigned i = 0; i < count; i++) {
+      const struct config_sink *sink = &pipeline_config(server->pipelines[i])->sink;
+      bool is_file = sink->endpoint == CONFIG_FILE;
+      state->pipeline[i] =
+          (struct state_pipeline){.address = server->pipelines[i],
+                                  .path = is_file ? state_checksum(sink->path, strlen(sink->path)) : 0,
+                                  .result_bytes = is_file ? pipeline_result_bytes_in_file(server->pipelines[i]) : 0};
+    }
+    memcpy(state->pipeline + count, names, files.length);
+    memcpy((char *)(state->pipeline + count) + files.length, server->config->text, text);
+  }
+  free(names);
+  return state;
+}
+
+static struct state *handover_put(struct server *server, bool program, bool live) {
   fd_table_begin();
-  roster.files = program ? put_files(server, files.out) : 0;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_keep(server->pipelines[i], live);
   }
   if (!live) {
     engine_keep(server->engine);
   }
-  char *names = stream_close(&files);
-  const struct iovec parts[] = {{.iov_base = &roster, .iov_len = sizeof roster},
-                                {.iov_base = server->pipelines, .iov_len = roster.pipelines * sizeof *server->pipelines},
-                                {.iov_base = names, .iov_len = files.length},
-                                {.iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text) + 1}};
-  void *state = names ? state_write(parts, sizeof parts / sizeof *parts, live) : NULL;
-  free(names);
-  return state;
+  return make_state(server, program);
 }
 
 /* Messages that are under way arrive, and those that their arrival causes. */
@@ -142,7 +138,7 @@ bool server_may_hand_over(const struct server *server, struct failure *failure) 
          failure_set(failure, EXIT_STATUS_INTERNAL, "try again later", "the daemon starts, stops or exchanges pipelines");
 }
 
-static void handover_execute(const char *program, void *state, struct failure *failure) {
+static void handover_execute(const char *program, struct state *state, struct failure *failure) {
   log_flush();
   listener_withhold_new(); /* new sockets are a reload's, which the next image begins again if it does not stop */
   exec_execute(program, state, failure);
@@ -150,7 +146,7 @@ static void handover_execute(const char *program, void *state, struct failure *f
 }
 
 /* Returns if the service manager does not take everything. */
-static void handover_leave(struct server *server, void *state, struct failure *failure) {
+static void handover_leave(struct server *server, struct state *state, struct failure *failure) {
   if (!fd_store_keep(state, failure)) {
     return;
   }
@@ -211,7 +207,7 @@ static void put_and_go(struct server *server, enum history_cause cause, const ch
   }
   handover_settle(server);
   suspect(server, cause == HISTORY_FAULT);
-  void *state = handover_put(server, cause != HISTORY_RESTART, false);
+  struct state *state = handover_put(server, cause != HISTORY_RESTART, false);
   if (!state) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the state cannot be kept: not enough memory");
   } else if (cause == HISTORY_RESTART) {
@@ -246,6 +242,11 @@ void server_hand_over(struct server *server, enum history_cause cause, const cha
 
 /* -- should this process be killed ---------------------------------------------------------------------------------- */
 
+static struct server *left_server(void) {
+  const struct state *state = state_left()->state;
+  return state ? image_left_at(state->server, IMAGE_SERVER, sizeof(struct server)) : NULL;
+}
+
 static uint64_t count_clients(const struct server *server) {
   uint64_t clients = 0;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -256,23 +257,13 @@ static uint64_t count_clients(const struct server *server) {
 
 void server_beat(const struct server *server) { fd_store_beat(clock_now(), count_clients(server)); }
 
-/* Without memory for the list the journal says that any file may be written to. */
-void server_note_journal(struct server *server) {
-  unsigned count = 0;
-  struct fd_store_file *files = calloc(server->pipeline_count + 1, sizeof *files);
-  for (unsigned i = 0; files && i < server->pipeline_count; i++) {
-    const struct config_sink *sink = &pipeline_config(server->pipelines[i])->sink;
-    if (sink->endpoint == CONFIG_FILE) {
-      files[count++] = (struct fd_store_file){.path = state_checksum(sink->path, strlen(sink->path)),
-                                              .result_bytes = pipeline_result_bytes_in_file(server->pipelines[i])};
-    }
-  }
-  fd_store_note(&server->history, files, count);
-  free(files);
+void server_note_files(struct server *server) {
+  fd_store_note(make_state(server, false), IMAGE_TELLS);
+  server_beat(server);
+  fd_store_try_again();
 }
 
 void server_note(struct server *server) {
-  server_note_journal(server);
   fd_table_mark();
   server_note_state(server);
 }
@@ -295,7 +286,8 @@ static void note_crash(struct server *server) {
 }
 
 void server_recover(struct server *server) {
-  server->recovers = fd_store_recover(&server->history);
+  const struct server *left = fd_store_was_killed() ? left_server() : NULL;
+  server->recovers = left && history_adopt(&server->history, &left->history);
   if (server->recovers) {
     note_crash(server);
   }
@@ -314,21 +306,20 @@ void server_recovered(struct server *server) {
 
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
-static const struct server *left_server(const struct server *server) {
-  return image_left_at(roster_of(server->left)->server, IMAGE_SERVER, sizeof *server);
-}
-
 const struct engine *server_left_engine(const struct server *server) {
-  return server->left ? roster_of(server->left)->engine : NULL;
+  return server->left ? server->left->state->engine : NULL;
 }
 
 const struct pipeline *server_left_pipeline(const struct server *server, unsigned index) {
-  return server->left ? roster_of(server->left)->pipeline[index] : NULL;
+  return server->left ? server->left->state->pipeline[index].address : NULL;
 }
 
 bool server_replace_history(const struct server *server) {
-  const struct server *left = left_server(server);
-  return left && image_left_set(&left->history, &server->history, sizeof server->history);
+  struct server *left = left_server();
+  if (left) {
+    left->history = server->history;
+  }
+  return left;
 }
 
 /* What it was at. At a restart the stop is done by leaving, and a stop that was killed is not to go on. */
@@ -343,8 +334,8 @@ static void take_tasks(struct server *server, const struct server *left, bool li
 }
 
 bool server_take(struct server *server) {
-  const struct server *left = left_server(server);
-  bool sound = left && roster_of(server->left)->pipelines == server->config->pipeline_count && image_is_time(left->started) &&
+  const struct server *left = left_server();
+  bool sound = left && server->left->state->pipelines == server->config->pipeline_count && image_is_time(left->started) &&
                IMAGE_IS_FLAG(left->stop_wanted) && IMAGE_IS_FLAG(left->reload_given_up) &&
                history_adopt(&server->history, &left->history);
   if (!sound) {
@@ -378,14 +369,14 @@ void server_taken(struct server *server) {
             (double)history->gap / (double)NS_PER_MS, said ? "" : ": ", said ? "" : history->text);
 }
 
-void server_start_over(const struct left *left, const char *why) {
+void server_start_over(const char *why) {
   struct failure failure;
   bool ends = systemd_has_passed();
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: %s", ends ? EXEC_ENDS : EXEC_BEGINS_ANEW, why);
   log_flush();
   fd_store_withdraw();
   if (!ends) {
-    exec_start_over(left->live, &failure);
+    exec_start_over(&failure);
     log_event(LOG_FAILED, NULL, "%s", failure.text);
     log_flush();
   }

@@ -273,22 +273,23 @@ void server_hand_over(struct server *server, enum history_cause cause, const cha
                       struct failure *failure);
 /* What a pipeline tells while `handing_over` is heard later, if this process stays. */
 void server_hear_later(struct server *server, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault);
-/* Tells the service manager's fd store all that the next process should know if this one is killed: journal and state. */
+/* Tells the service manager's fd store all that the next process should know if this one is killed, once all of it can be said.
+ */
 void server_note(struct server *server);
-/* The journal: which files are written to, and the history of processes. */
-void server_note_journal(struct server *server);
-/* The state of everything that runs, if it has changed, once all of it can be said. */
+/* The same if it has changed. */
 void server_note_state(struct server *server);
+/* At the start: which files are written to, for a process that does not go on from here. */
+void server_note_files(struct server *server);
 /* The heartbeat: that this process still runs, and how many clients it has. */
 void server_beat(const struct server *server);
-/* At a start for which nothing was left: whether the process before was killed, and what its journal says. */
+/* At a start for which nothing was left: whether the process before was killed, and what it tells. */
 void server_recover(struct server *server);
 /* After a kill: the server runs again, with the connections that were taken, if any were. */
 void server_recovered(struct server *server);
 /* Everything that was taken runs: closes what is left of it, and says so. */
 void server_taken(struct server *server);
 /* What was left makes no sense, or does not fit: this process begins anew, without it, or ends. */
-_Noreturn void server_start_over(const struct left *left, const char *why);
+_Noreturn void server_start_over(const char *why);
 
 /* hanging.c */
 /* Whether files answer: no program takes over before they do. */

@@ -10,7 +10,7 @@ static void server_loop(struct server *server) {
   struct failure failure;
   if (!server_open_loop(server, &failure)) {
     if (server->left) {
-      server_start_over(server->left, failure.text);
+      server_start_over(failure.text);
     }
     log_event(LOG_FAILED, NULL, "%s", failure.text);
     server->exit_status = failure.status;
@@ -28,7 +28,7 @@ enum exit_status server_run(const char *path, struct config *config, const struc
   struct quota *quota = quota_new();
   log_open(config->log_level);
   if ((!generation || !quota) && left) {
-    server_start_over(left, "not enough memory");
+    server_start_over("not enough memory");
   }
   if (!generation || !quota) {
     log_event(LOG_FAILED, NULL, "not enough memory to start");

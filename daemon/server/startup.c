@@ -130,7 +130,7 @@ static bool start_one(struct pipeline *pipeline, struct failure *failure) {
 }
 
 static bool start_all(struct server *server, struct failure *failure) {
-  server_note_journal(server); /* before results are written to any file */
+  server_note_files(server); /* before results are written to any file */
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     if (!start_one(server->pipelines[i], failure)) {
       return false;
@@ -215,7 +215,7 @@ void server_fail_start(struct server *server, const struct failure *failure) {
     take_up_once_more(server, failure, &last);
   }
   if (server->left) {
-    server_start_over(server->left, last.text);
+    server_start_over(last.text);
   }
   server->report(server, SERVER_FAILED, &(struct server_cause){.failure = failure});
 }

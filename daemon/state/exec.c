@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <linux/close_range.h>
 #include <pthread.h>
 #include <signal.h>
@@ -27,7 +26,6 @@ static struct {
   char **argv;
   char program[PATH_ROOM];
   int reserve[RESERVE]; /* 0: none */
-  const void *state;    /* where the state lies that it received by the variable */
 } call;
 
 /* Who was started by a link gets what that names by the time of an upgrade. */
@@ -87,34 +85,22 @@ static void wait_for_manager(void) {
   }
 }
 
-/* The variable names the image of the process before this one, and where the state lies in it; 0: only the journal is meant. */
-static enum exec_receipt receive_by_variable(const char *text, struct failure *failure) {
-  char *rest;
-  int fd = (int)strtol(text, &rest, 10);
-  bool is_journal = strcmp(rest, ":0") == 0;
-  call.state = (const void *)(uintptr_t)(*rest == ':' ? strtoull(rest + 1, NULL, 10) : 0);
+/* The variable names the image of the process before this one. */
+static enum receipt receive_by_variable(const char *text, struct failure *failure) {
+  int fd = (int)strtol(text, NULL, 10);
+  enum receipt receipt = fd_store_look_into(fd >= FIRST ? fd : -1, false, failure);
   unsetenv(VARIABLE);
-  bool usable = fd >= FIRST && fd_store_look_into(fd, is_journal);
-  if (!is_journal && (!usable || !state_receive(call.state, false, failure))) {
-    image_look_away();
-    close_range(FIRST, ~0U, 0);
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "it is none of framed, of another version, or not whole");
-    return EXEC_UNUSABLE;
-  }
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (!is_journal) {
+  if (receipt == RECEIPT_WHOLE) {
     fd_table_receive(false);
   }
-  return is_journal ? EXEC_NONE : EXEC_WHOLE;
+  return receipt;
 }
 
-enum exec_receipt exec_receive(struct failure *failure) {
+enum receipt exec_receive(struct failure *failure) {
   const char *text = getenv(VARIABLE);
-  enum exec_receipt receipt = text                        ? receive_by_variable(text, failure)
-                              : fd_store_receive(failure) ? EXEC_WHOLE
-                              : failure->text[0]          ? EXEC_UNUSABLE
-                                                          : EXEC_NONE;
-  if (receipt == EXEC_UNUSABLE) {
+  enum receipt receipt = text ? receive_by_variable(text, failure) : fd_store_receive(failure);
+  if (receipt == RECEIPT_UNUSABLE) {
     wait_for_manager();
   }
   exec_hold(1); /* the start needs the others */
@@ -123,26 +109,15 @@ enum exec_receipt exec_receive(struct failure *failure) {
 
 void exec_discard(void) {
   fd_table_close_rest(!state_left()->by_manager);
-  if (state_left()->by_manager) {
-    fd_store_withdraw();
-    wait_for_manager();
-  } else {
-    image_look_away();
-    exec_use_reserve();
-    int own = image_fd(); /* which the table of descriptors may be in by now */
-    close_range(FIRST, own < 0 ? ~0U : (unsigned)own - 1, 0);
-    if (own >= 0) {
-      close_range((unsigned)own + 1, ~0U, 0);
-    }
-    exec_hold(1);
-  }
+  fd_store_withdraw();
+  wait_for_manager();
 }
 
 /* -- out ----------------------------------------------------------------------------------------------------------- */
 
-static bool name_state(int image, const void *state) {
-  char text[64];
-  snprintf(text, sizeof text, "%d:%" PRIuPTR, image, (uintptr_t)state);
+static bool name_image(int image) {
+  char text[16];
+  snprintf(text, sizeof text, "%d", image);
   return setenv(VARIABLE, text, 1) == 0;
 }
 
@@ -163,11 +138,11 @@ static bool exec_run(const char *program, struct failure *failure) {
                      "cannot execute '%s': %s", program, strerror(error));
 }
 
-/* With all descriptors that are wanted, and the state where that lies: by the variable, or as the service manager gave it. */
-static void hand_on(const char *program, int image, const void *state, bool by_manager, struct failure *failure) {
+/* With all descriptors that are wanted, and the image: by the variable, or as the service manager gave it. */
+static void hand_on(const char *program, int image, bool by_manager, struct failure *failure) {
   exec_use_reserve();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (!fd_table_stay(image, true) || !(by_manager ? systemd_pass_again() : name_state(image, state))) {
+  if (!fd_table_stay(image, true) || !(by_manager ? systemd_pass_again() : name_image(image))) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not all can be handed over: %s", strerror(errno));
   } else {
     exec_run(program, failure);
@@ -178,9 +153,10 @@ static void hand_on(const char *program, int image, const void *state, bool by_m
   exec_reserve();
 }
 
-void exec_execute(const char *program, void *state, struct failure *failure) {
-  hand_on(program ? program : SELF, image_fd(), state, false, failure);
-  image_free(state);
+void exec_execute(const char *program, struct state *state, struct failure *failure) {
+  fd_store_note(state, IMAGE_IS_LIVE);
+  hand_on(program ? program : SELF, image_fd(), false, failure);
+  fd_table_mark(); /* what is to be kept is another matter again */
 }
 
 /* All signals are blocked here, so that those raised wait for the next image. */
@@ -195,17 +171,18 @@ void exec_repeat(bool stops, bool reloads, struct failure *failure) {
     raise(SIGHUP);
   }
   fd_store_repeat();
-  hand_on(SELF, image_left_fd(), call.state, state_left()->by_manager, failure);
+  hand_on(SELF, image_left_fd(), state_left()->by_manager, failure);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-void exec_start_over(bool was_killed, struct failure *failure) {
-  if (!was_killed) {
+void exec_start_over(struct failure *failure) {
+  int image = fd_store_was_killed() ? image_left_fd() : -1;
+  if (image < 0) {
     fd_store_forget_image();
   }
   wait_for_manager();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (was_killed && !(fcntl(image_left_fd(), F_SETFD, 0) == 0 && name_state(image_left_fd(), NULL))) {
+  if (image >= 0 && (fcntl(image, F_SETFD, 0) != 0 || !name_image(image))) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to begin anew");
     return;
   }

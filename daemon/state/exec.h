@@ -2,30 +2,28 @@
  * The handover: this process executes a program in its place and leaves it a state, with the descriptors that are wanted.
  *
  * The process number stays, so that whoever supervises it sees nothing; memory, threads and device contexts go. What comes
- * after exec finds the state by an environment variable. One that is not whole, or of another version, counts as none: all
- * descriptors are closed, and the daemon starts as it would without one.
+ * after exec finds the image by an environment variable. With one that is not whole, or of another version, the program is
+ * executed once more, without any descriptor.
  */
 #ifndef FRAMED_STATE_EXEC_H
 #define FRAMED_STATE_EXEC_H
 
 #include "daemon/base/failure.h"
+#include "daemon/state/fd_store.h"
 
 /* First of all in main(): how this program was called, and where it was installed then. */
 void exec_remember(char **argv);
 /* Its path, or NULL if the system does not say. */
 const char *exec_program(void);
 
-enum exec_receipt { EXEC_NONE, EXEC_WHOLE, EXEC_UNUSABLE };
-
-/* Before anything is opened: what the process before left, in state_left(). UNUSABLE: with a sentence, and every descriptor is
- * closed. */
-enum exec_receipt exec_receive(struct failure *failure);
+/* Before anything is opened: what the process before left, in state_left(). UNUSABLE: with a sentence. */
+enum receipt exec_receive(struct failure *failure);
 /* What becomes of a daemon that cannot go on, for the log. Sockets that the service manager passed can only be had from it
  * again. */
 #define EXEC_BEGINS_ANEW "the daemon begins anew without its connections"
 #define EXEC_ENDS        "the daemon ends, so that the service manager, which has its sockets, starts it anew"
 
-/* Gives up a whole state: every descriptor that came with it is closed. */
+/* Gives up a whole state: no descriptor that came with it is left. */
 void exec_discard(void);
 /* A handover needs descriptors even if clients have all others: some are held in reserve for that, all of them from the first
  * exec_reserve() on. */
@@ -34,13 +32,13 @@ void exec_reserve(void);
 
 /* Executes the program (NULL: this one, even if its file is gone), which finds the state, a record that is taken over. Returns
  * only if that fails; then all is as before. No other thread may open a descriptor meanwhile. */
-void exec_execute(const char *program, void *state, struct failure *failure);
+void exec_execute(const char *program, struct state *state, struct failure *failure);
 /* Executes this program once more with the state that it received, of which nothing has been given back. `stops`, `reloads`:
  * somebody asked for that meanwhile, and the next one is to do it. Returns only if that fails; then descriptors may have lost
  * their meaning. */
 void exec_repeat(bool stops, bool reloads, struct failure *failure);
-/* Executes this program anew, with nothing but the journal of a process that `was_killed`; signals wait as with a state.
- * Returns only if that fails. */
-void exec_start_over(bool was_killed, struct failure *failure);
+/* Executes this program anew, with nothing but what a process that was killed tells; signals wait as with a state. Returns only
+ * if that fails. */
+void exec_start_over(struct failure *failure);
 
 #endif

@@ -14,22 +14,16 @@
  */
 enum { MOST_TAKERS = 3 };
 
-/* What a process needs to know which can make nothing of a state. */
-struct journal {
-  struct history history;
-  struct fd_store_file files[];
-};
-
 static struct {
-  void *state, *journal; /* in the image; NULL: none */
-  bool unsaid;           /* something of the state could not be said */
-  bool image;            /* the image lies there */
-  bool beats;            /* something was noted */
+  struct state *state; /* in the image; NULL: none */
+  bool unsaid;         /* something of the state could not be said */
+  bool image;          /* the image lies there */
 } own;
 
 static struct {
   uint64_t image; /* when it was made, if it lies there; 0: it does not */
   struct image_heartbeat heartbeat;
+  enum image_use use;
   bool was_killed;
   bool is_done; /* this process serves, and needs nothing more of it */
 } last;
@@ -46,29 +40,47 @@ void fd_store_forget_image(void) {
 }
 
 static bool keep_image(void) {
-  own.image = own.image || (image_fd() >= 0 && systemd_keep(image_fd(), IMAGE, image_born()));
+  bool may = systemd_keeps() > 0 && image_fd() >= 0;
+  own.image = own.image || (may && systemd_keep(image_fd(), IMAGE, image_born()));
   if (own.image && last.is_done) {
     fd_store_forget_image();
   }
   return own.image;
 }
 
-/* Puts a record to its place; what stood there counts until then. NULL: there is none. */
-static void put_record(void *next, void **record, _Atomic(const void *) *place) {
-  atomic_store(place, next);
-  image_free(*record);
-  *record = next;
-}
-
-static void put_state(void *state) {
-  if (state || own.state) {
-    put_record(state, &own.state, &image_front()->state);
+/* What stood there counts until then. */
+void fd_store_note(struct state *state, enum image_use use) {
+  struct image_front *front = image_front();
+  if (!front) {
+    return;
   }
+  if (use == IMAGE_TELLS) {
+    front->use = IMAGE_TELLS;
+  }
+  front->state = state;
+  front->use = (unsigned char)use;
+  image_free(own.state);
+  own.state = state;
 }
 
-/* -- an orderly end ------------------------------------------------------------------------------------------------- */
+/* -- what is kept ------------------------------------------------------------------------------------------------- */
 
-bool fd_store_keep(void *state, struct failure *failure) {
+static bool keep_state(struct state *state, enum image_use use) {
+  bool fits = state && image_outlives() && fd_table_needed() <= room_of_descriptors();
+  if (!fits) {
+    fd_store_note(state, IMAGE_TELLS); /* before what it says is there goes */
+  }
+  bool all = fd_table_keep(!fits, room_of_descriptors()) && (keep_image() || !image_outlives());
+  if (fits) {
+    fd_store_note(state, all ? use : IMAGE_TELLS);
+  }
+  own.unsaid = !fd_table_forget_others() || !all;
+  return fits && all;
+}
+
+void fd_store_keep_state(struct state *state) { keep_state(state, IMAGE_IS_LIVE); }
+
+bool fd_store_keep(struct state *state, struct failure *failure) {
   unsigned needed = fd_table_needed() + FD_TABLE_OTHERS, room = systemd_keeps();
   if (needed > room) { /* systemd would drop the last ones without a word to us */
     image_free(state);
@@ -77,95 +89,70 @@ bool fd_store_keep(void *state, struct failure *failure) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, remedy,
                        "the service manager keeps fewer descriptors (%u) than there are (%u)", room, needed);
   }
-  fd_store_keep_state(state);
-  if (!own.state || !systemd_has_read()) {
+  if (!keep_state(state, IMAGE_IS_LEFT) || !systemd_has_read()) {
     fd_store_withdraw(); /* it may have all of it, and the next process would take that for where this one stopped */
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the service manager does not say whether it kept everything");
   }
   return true;
 }
 
-/* -- at all times ---------------------------------------------------------------------------------------------------- */
-
-void fd_store_keep_state(void *state) {
-  bool fits = state && image_outlives() && fd_table_needed() <= room_of_descriptors();
-  if (!fits) {
-    put_state(NULL); /* before what it tells of */
-  }
-  bool all = fd_table_keep(!fits, room_of_descriptors()) && (!fits || keep_image());
-  put_state(fits && all ? state : NULL);
-  if (!fits || !all) {
-    image_free(state);
-  }
-  own.unsaid = !fd_table_forget_others() || !all;
-}
-
 void fd_store_try_again(void) {
   if (own.unsaid) {
     fd_table_mark();
-  }
-  if (own.beats) {
-    keep_image();
-  }
-}
-
-/* Without memory for a journal the next process knows less of this one, and nothing else. */
-void fd_store_note(const struct history *history, const struct fd_store_file *files, unsigned count) {
-  struct image_front *front = systemd_keeps() > 0 ? image_front() : NULL;
-  const struct iovec parts[] = {{.iov_base = (void *)(uintptr_t)history, .iov_len = sizeof *history},
-                                {.iov_base = (void *)(uintptr_t)files, .iov_len = count * sizeof *files}};
-  if (!front) {
-    return;
-  }
-  put_record(files ? state_write(parts, 2, true) : NULL, &own.journal, &front->journal);
-  if (!own.beats) {
-    own.beats = true;
-    fd_store_beat(clock_now(), 0);
   }
   keep_image();
 }
 
 void fd_store_beat(int64_t now, uint64_t clients) {
-  if (own.beats) {
-    image_front()->heartbeat.clients = clients;
-    image_front()->heartbeat.last = now;
+  struct image_front *front = image_front();
+  if (front) {
+    front->heartbeat.clients = clients;
+    front->heartbeat.last = now;
   }
 }
 
 void fd_store_withdraw(void) {
+  struct image_front *front = image_front();
   fd_store_release();
-  put_state(NULL);
+  if (front) {
+    front->use = IMAGE_TELLS;
+  }
   fd_table_withdraw();
   own.image = own.image && !systemd_forget(IMAGE, image_born());
 }
 
 void fd_store_end(void) {
-  uint64_t ended = 0;
+  struct image_front *front = image_left_front();
   fd_store_beat(0, 0);
-  image_left_set_front(offsetof(struct image_front, heartbeat.last), &ended, sizeof ended);
+  if (front) {
+    front->heartbeat.last = 0;
+  }
   fd_store_withdraw();
   fd_store_forget_image();
 }
 
 /* -- what the process before left ------------------------------------------------------------------------------------ */
 
-/* Also of an image of another version, which is not there to read. A beat that cannot have been was one: nobody knows when. */
-static void recall_heartbeat(int fd) {
-  int64_t now = clock_now();
-  ssize_t got = pread(fd, &last.heartbeat, sizeof last.heartbeat, IMAGE_FRONT);
-  if (got != (ssize_t)sizeof last.heartbeat || last.heartbeat.last < 0 || last.heartbeat.last > now) {
-    last.heartbeat.last = now;
-  }
-}
-
-bool fd_store_look_into(int fd, bool was_killed) {
-  bool usable = image_look_into(fd);
-  if (was_killed) {
-    recall_heartbeat(fd);
-    last.was_killed = image_left_front() && last.heartbeat.last > 0;
+/* A beat that cannot have been was one: nobody knows when. */
+enum receipt fd_store_look_into(int fd, bool by_manager, struct failure *failure) {
+  bool is_own = image_look_into(fd), tells = false;
+  const struct image_front *front = image_left_front();
+  state_receive(by_manager);
+  if (front) {
+    int64_t now = clock_now();
+    last.heartbeat = front->heartbeat;
+    last.heartbeat.last = last.heartbeat.last < 0 || last.heartbeat.last > now ? now : last.heartbeat.last;
+    last.use = front->use;
+    tells = front->use == IMAGE_TELLS;
+    last.was_killed = last.heartbeat.last > 0 && (tells || state_left()->live);
   }
   last.image = last.image > 0 ? last.image : image_left_born();
-  return usable;
+  if (tells || (is_own && state_left()->state)) {
+    return tells ? RECEIPT_NONE : RECEIPT_WHOLE;
+  }
+  failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
+              "it is none of framed, of another version, or not whole, or its process failed by itself");
+  return RECEIPT_UNUSABLE;
 }
 
 /* There are two for a moment when one follows the other. */
@@ -187,52 +174,38 @@ static int take_image(void) {
   return image;
 }
 
-/* The journal is for a process that can make nothing of the state; that of an orderly end says more. */
-static bool read_image(int fd, struct failure *failure) {
-  bool usable = fd_store_look_into(fd, true);
-  const struct image_front *front = image_left_front();
-  bool is_there = front ? front->state != NULL : last.heartbeat.last != 0;
-  bool whole = usable && front && front->state && state_receive(front->state, true, failure);
-  if (is_there && !usable) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "its memory is of another version, or its process failed by itself");
-  }
-  if (!front) {
-    fd_store_forget_image();
-  }
-  last.was_killed = last.was_killed && !(whole && !state_left()->live);
-  return whole;
-}
-
-static bool write_takers(uint64_t takers) {
-  return image_left_set_front(offsetof(struct image_front, heartbeat.takers), &takers, sizeof takers);
-}
-
-bool fd_store_receive(struct failure *failure) {
-  failure->text[0] = '\0';
-  if (systemd_keeps() == 0) {
-    return false;
-  }
-  int fd = take_image();
-  bool whole = fd >= 0 && read_image(fd, failure);
-  uint64_t takers = last.heartbeat.takers + 1;
-  if (!whole || takers >= MOST_TAKERS || !write_takers(takers)) { /* before anything that this process may die of */
+enum receipt fd_store_receive(struct failure *failure) {
+  int fd = systemd_keeps() > 0 ? take_image() : -1;
+  enum receipt receipt = fd >= 0 ? fd_store_look_into(fd, true, failure) : RECEIPT_NONE;
+  if (receipt == RECEIPT_WHOLE && last.heartbeat.takers + 1 < MOST_TAKERS) {
+    image_left_front()->heartbeat.takers++; /* before anything that this process may die of */
+  } else {
     fd_store_release();
   }
+  if (!image_left_front()) {
+    fd_store_forget_image();
+  }
   fd_table_receive(true);
-  if (!whole) {
+  if (receipt != RECEIPT_WHOLE) {
     fd_table_close_rest(false);
     fd_table_begin();
     fd_table_forget_others();
   }
-  return whole;
+  return receipt;
 }
 
 void fd_store_release(void) {
-  const void *none = NULL;
-  image_left_set_front(offsetof(struct image_front, state), &none, sizeof none);
+  struct image_front *front = image_left_front();
+  if (front) {
+    front->use = IMAGE_TELLS;
+  }
 }
 
-void fd_store_repeat(void) { write_takers(last.heartbeat.takers); }
+void fd_store_repeat(void) {
+  struct image_front *front = image_left_front();
+  front->heartbeat.takers = last.heartbeat.takers;
+  front->use = (unsigned char)last.use;
+}
 
 bool fd_store_was_killed(void) { return last.was_killed; }
 
@@ -240,33 +213,14 @@ struct image_heartbeat fd_store_last_heartbeat(void) {
   return last.heartbeat;
 }
 
-/* NULL: there is none, or nobody was killed. */
-static const struct journal *last_journal(size_t *count) {
-  struct left left;
-  const struct journal *journal = NULL;
-  const struct image_front *front = last.was_killed ? image_left_front() : NULL;
-  if (front && state_read(front->journal, &left) && left.length >= sizeof *journal) {
-    journal = left.bytes;
-    *count = (left.length - sizeof *journal) / sizeof *journal->files;
-  }
-  return journal;
-}
-
-bool fd_store_recover(struct history *history) {
-  size_t count;
-  const struct journal *journal = last_journal(&count);
-  return journal && history_adopt(history, &journal->history);
-}
-
-/* Without a journal any file may be. */
+/* Without a state any file may be. */
 bool fd_store_was_writing(const char *file, uint64_t *result_bytes) {
-  size_t count = 0;
-  const struct journal *journal = last_journal(&count);
-  bool was = last.was_killed && !journal;
+  const struct state *state = image_left_front() ? state_left()->state : NULL;
+  bool was = last.was_killed && !state;
   *result_bytes = 0;
-  for (size_t i = 0; i < count && !was; i++) {
-    was = journal->files[i].path == state_checksum(file, strlen(file));
-    *result_bytes = was ? journal->files[i].result_bytes : 0;
+  for (unsigned i = 0; state && last.was_killed && i < state->pipelines && !was; i++) {
+    was = state->pipeline[i].path == state_checksum(file, strlen(file));
+    *result_bytes = was ? state->pipeline[i].result_bytes : 0;
   }
   return was;
 }

@@ -20,7 +20,7 @@ enum { FIRST_ROOM = 64, MOST = 1 << 20, NONE = -1 };
 struct entry {
   int before;    /* which number it had in the process before; NONE: it was taken, or is this one's */
   unsigned kept; /* under which number it lies in the store, also after its end, until the manager was told; 0: it does not */
-  unsigned char used, wanted, listens, passed, is_new;
+  unsigned char used, wanted, listens, passed;
   uint64_t path;             /* of a listener, which is known by its checksum; 0: nobody knows */
   dev_t device, file_device; /* what it is, and which file a listener made */
   ino_t inode, file_inode;
@@ -236,7 +236,7 @@ bool fd_table_stay(int image, bool stay) {
   bool all = stay_open(image, stay) && !own.lacks;
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     int fd = number_of(entry);
-    all = (!entry->wanted || entry->is_new || (has_stayed(fd, entry) && stay_open(fd, stay))) && all;
+    all = (!entry->wanted || (has_stayed(fd, entry) && stay_open(fd, stay))) && all;
   }
   pthread_mutex_unlock(&own.lock);
   return all;
@@ -250,7 +250,7 @@ static bool fd_table_listens(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &length) == 0 && answer;
 }
 
-void fd_table_listen(int fd, const char *path, bool passed, bool is_new, const struct stat *file) {
+void fd_table_listen(int fd, const char *path, bool passed, const struct stat *file) {
   own.marked = true;
   pthread_mutex_lock(&own.lock);
   struct entry *entry = enter(fd);
@@ -258,13 +258,9 @@ void fd_table_listen(int fd, const char *path, bool passed, bool is_new, const s
     entry->before = NONE;
     entry->listens = 1;
     entry->passed = passed;
-    entry->is_new = is_new;
     entry->path = state_checksum(path, strlen(path));
     entry->file_device = file->st_dev;
     entry->file_inode = file->st_ino;
-    if (is_new && fd_table_needed() + FD_TABLE_OTHERS < systemd_keeps()) {
-      (void)keep(entry);
-    }
   }
   pthread_mutex_unlock(&own.lock);
 }
@@ -325,20 +321,9 @@ static const struct fd_table *left_table(void) {
   return sound ? table : &none;
 }
 
-/* Nobody can connect there, since a reload was making it when its process was killed. */
-static void remove_new(int fd, const struct entry *left) {
-  struct sockaddr_un address = {0};
-  socklen_t length = sizeof address - 1;
-  struct stat there;
-  if (getsockname(fd, (struct sockaddr *)&address, &length) == 0 && lstat(address.sun_path, &there) == 0 &&
-      S_ISSOCK(there.st_mode) && there.st_dev == left->file_device && there.st_ino == left->file_inode) {
-    unlink(address.sun_path); /* whoever binds there next replaces one that stays */
-  }
-}
-
 /* What is not what the table that was left says is of use only if it listens. */
 static void receive(int fd, int before, const struct entry *left, unsigned kept) {
-  bool is_known = left && left->used && has_stayed(fd, left), is_new = is_known && left->is_new;
+  bool is_known = left && left->used && has_stayed(fd, left);
   struct stat status = {0};
   struct entry *entry = fstat(fd, &status) == 0 ? reach((unsigned)fd) : NULL;
   if (!entry) {
@@ -349,12 +334,8 @@ static void receive(int fd, int before, const struct entry *left, unsigned kept)
   entry->kept = kept;
   entry->listens = fd_table_listens(fd);
   entry->wanted = 1;
-  entry->is_new = 0;
   entry->passed = entry->passed && entry->listens && kept == 0;
-  if (is_new) {
-    remove_new(fd, left);
-  }
-  if (is_new || (!is_known && !entry->listens)) {
+  if (!is_known && !entry->listens) {
     rights_close(fd);
     let_go(entry);
   }

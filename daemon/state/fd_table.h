@@ -43,9 +43,8 @@ bool fd_table_forget_others(void);
 bool fd_table_stay(int image, bool stay);
 
 /* [any thread] A listening socket comes into use, for whoever knows it by that path or address; one that is `passed` by the
- * manager at every start, or one that has made that file. One that `is_new` is not in use yet: should this process be killed,
- * the next one removes its file. */
-void fd_table_listen(int fd, const char *path, bool passed, bool is_new, const struct stat *file);
+ * manager at every start, or one that has made that file. */
+void fd_table_listen(int fd, const char *path, bool passed, const struct stat *file);
 /* [any thread] A descriptor is to be closed, after which its number may mean another one; or (`is_aside`) nobody uses the
  * listener for now, which fd_table_take_listener() may give again. */
 void fd_table_leave(int fd, bool is_aside);

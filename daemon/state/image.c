@@ -11,7 +11,7 @@
 #include "daemon/measure/clock.h"
 #include "daemon/state/state.h"
 
-enum { PAGE = 4096, FIRST_PAGES = 256, AT_ONCE = 512 * 1024 };
+enum { PAGE = 4096, FEWEST_PAGES = 256, AT_ONCE = 512 * 1024 };
 
 #define MOST_PAGES (UINT64_C(1) << 22)
 
@@ -33,41 +33,41 @@ static struct {
   pthread_mutex_t lock; /* for what follows, but for records that somebody has */
   unsigned char *base;  /* NULL: none yet */
   int fd;
-  uint64_t used, pages, most; /* so many pages were ever given, are there, and can be */
+  uint64_t used, most; /* so many pages were ever given, and are there */
   struct record *free;
 } image = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
 static struct {
-  const unsigned char *base;
+  unsigned char *base;
   size_t bytes;
   int fd;
 } left = {.fd = -1};
 
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 
-/* The limit of the size of files is meant for those on disks: up to what may be allowed it is put aside. */
-static bool resize(int fd, uint64_t pages) {
-  struct rlimit limit = {0}, none;
-  bool is_known = getrlimit(RLIMIT_FSIZE, &limit) == 0;
-  none = (struct rlimit){.rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max};
-  bool is_aside = is_known && limit.rlim_cur != limit.rlim_max && setrlimit(RLIMIT_FSIZE, &none) == 0;
-  bool is_resized = ftruncate(fd, (off_t)(pages * PAGE)) == 0;
-  return (!is_aside || setrlimit(RLIMIT_FSIZE, &limit) == 0) && is_resized;
-}
-
-/* Where the system has no such memory, no descriptor for it, or files may not be as large, it is as any other, which ends with
- * this process. */
-static bool open_image(void) {
-  int fd = memfd_create("framed:image", MFD_CLOEXEC);
-  if (fd >= 0 && !resize(fd, FIRST_PAGES)) {
+/* Of the size that it may ever have: it is sparse. The limit of the size of files is meant for those on disks: up to what may
+ * be allowed it is put aside. -1 where the system has no such memory, no descriptor for it, or files may not be as large. */
+static int make_file(void) {
+  struct rlimit limit = {0};
+  (void)getrlimit(RLIMIT_FSIZE, &limit);
+  const struct rlimit none = {.rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max};
+  image.most = limit.rlim_max / PAGE < MOST_PAGES ? limit.rlim_max / PAGE : MOST_PAGES;
+  int fd = image.most < FEWEST_PAGES ? -1 : memfd_create("framed:image", MFD_CLOEXEC);
+  bool is_made = fd >= 0 && setrlimit(RLIMIT_FSIZE, &none) == 0 && ftruncate(fd, (off_t)(image.most * PAGE)) == 0;
+  if (fd >= 0 && (setrlimit(RLIMIT_FSIZE, &limit) != 0 || !is_made)) {
     close(fd);
     fd = -1;
   }
-  int flags = MAP_NORESERVE | (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
-  image.most = MOST_PAGES;
+  image.most = fd >= 0 ? image.most : MOST_PAGES;
+  return fd;
+}
+
+/* Without a file the memory is as any other, which ends with this process. */
+static bool open_image(void) {
+  int fd = make_file(), flags = MAP_NORESERVE | (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
   void *base = mmap(NULL, image.most * PAGE, PROT_READ | PROT_WRITE, flags, fd, 0);
   if (base == MAP_FAILED) { /* where addresses are limited, less has to do */
-    image.most = MOST_PAGES / 16;
+    image.most /= 16;
     base = mmap(NULL, image.most * PAGE, PROT_READ | PROT_WRITE, flags, fd, 0);
   }
   if (base == MAP_FAILED) {
@@ -78,25 +78,11 @@ static bool open_image(void) {
   }
   image.fd = fd;
   image.base = base;
-  image.pages = FIRST_PAGES;
   image.used = IMAGE_FRONT / PAGE + 1;
   struct head *head = base;
   head->base = (uintptr_t)base;
   head->born = (uint64_t)clock_now();
   state_version(head->version);
-  return true;
-}
-
-/* The file grows by doubling, and is sparse. */
-static bool grow(uint64_t pages) {
-  uint64_t wanted = image.pages;
-  while (wanted < image.used + pages) {
-    wanted *= 2;
-  }
-  if (wanted > image.most || (wanted > image.pages && image.fd >= 0 && !resize(image.fd, wanted))) {
-    return false;
-  }
-  image.pages = wanted;
   return true;
 }
 
@@ -108,7 +94,7 @@ static struct record *take_record(uint64_t pages) {
   struct record *record = *link;
   if (record) {
     *link = record->next;
-  } else if ((image.base || open_image()) && grow(pages)) {
+  } else if ((image.base || open_image()) && image.used + pages <= image.most) {
     record = (struct record *)(image.base + image.used * PAGE);
     image.used += pages;
   }
@@ -139,8 +125,7 @@ void *image_new(enum image_kind kind, size_t bytes) {
 
 bool image_may_follow(void) {
   struct rlimit limit;
-  bool fits = getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= image.pages * PAGE;
-  return image_outlives() && fits;
+  return image_outlives() && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_max >= image.most * PAGE;
 }
 
 struct image_front *image_front(void) {
@@ -186,7 +171,7 @@ void image_disown(void) {
 
 static void forget_left(void) {
   if (left.base) {
-    munmap((void *)(uintptr_t)left.base, left.bytes);
+    munmap(left.base, left.bytes);
   }
   left.base = NULL;
 }
@@ -196,24 +181,22 @@ bool image_look_into(int fd) {
   char version[STATE_VERSION_TEXT];
   image_look_away();
   left.fd = fd;
-  if (fstat(fd, &status) != 0 || status.st_size < FIRST_PAGES * PAGE) {
-    return false;
-  }
-  left.bytes = (size_t)status.st_size / PAGE * PAGE;
-  void *base = mmap(NULL, left.bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  left.bytes = fstat(fd, &status) == 0 ? (size_t)status.st_size / PAGE * PAGE : 0;
+  void *base = left.bytes < FEWEST_PAGES * PAGE
+                   ? MAP_FAILED
+                   : mmap(NULL, left.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   left.base = base != MAP_FAILED ? base : NULL;
   const struct head *head = (const struct head *)left.base;
-  if (!head || strncmp(head->version, state_version(version), STATE_VERSION_TEXT) != 0) {
+  if (head && strncmp(head->version, state_version(version), STATE_VERSION_TEXT) != 0) {
     forget_left();
-    return false;
   }
-  return head->disowned == 0;
+  return left.base && head->disowned == 0;
 }
 
 uint64_t image_left_born(void) { return left.base ? ((const struct head *)left.base)->born : 0; }
 
-const struct image_front *image_left_front(void) {
-  return left.base ? (const struct image_front *)(left.base + IMAGE_FRONT) : NULL;
+struct image_front *image_left_front(void) {
+  return left.base ? (struct image_front *)(left.base + IMAGE_FRONT) : NULL;
 }
 
 int image_left_fd(void) { return left.fd; }
@@ -226,28 +209,19 @@ void image_look_away(void) {
   left.fd = -1;
 }
 
-const void *image_left(const void *address, enum image_kind kind, size_t *bytes) {
+void *image_left(const void *address, enum image_kind kind, size_t *bytes) {
   uintptr_t base = left.base ? ((const struct head *)left.base)->base : 0;
   uintptr_t at = (uintptr_t)address - offsetof(struct record, body) - base;
   if (!left.base || !address || at % PAGE != 0 || at == 0 || at >= left.bytes) {
     return NULL;
   }
-  const struct record *record = (const struct record *)(left.base + at);
+  struct record *record = (struct record *)(left.base + at);
   *bytes = record->bytes;
   return record->kind == (uint32_t)kind && *bytes <= left.bytes - at - sizeof *record ? record->body : NULL;
 }
 
-const void *image_left_at(const void *address, enum image_kind kind, size_t bytes) {
+void *image_left_at(const void *address, enum image_kind kind, size_t bytes) {
   size_t found = 0;
-  const void *record = image_left(address, kind, &found);
+  void *record = image_left(address, kind, &found);
   return found == bytes ? record : NULL;
-}
-
-bool image_left_set(const void *at, const void *bytes, size_t count) {
-  off_t offset = left.base ? (const unsigned char *)at - left.base : 0;
-  return left.base && pwrite(left.fd, bytes, count, offset) == (ssize_t)count;
-}
-
-bool image_left_set_front(size_t offset, const void *bytes, size_t count) {
-  return pwrite(left.fd, bytes, count, IMAGE_FRONT + (off_t)offset) == (ssize_t)count;
 }

@@ -47,9 +47,17 @@ struct image_heartbeat {
   uint64_t takers;  /* how many processes have received what it left */
 };
 
+/* For what the state is of use. */
+enum image_use {
+  IMAGE_TELLS,   /* it says what was, and nobody can go on from there */
+  IMAGE_IS_LIVE, /* should its process be killed, another one goes on */
+  IMAGE_IS_LEFT  /* it was written when nothing moved any more, and its process has ended */
+};
+
 struct image_front {
-  struct image_heartbeat heartbeat;            /* first: the one thing that other versions know */
-  _Atomic(const void *) state, journal, table; /* records, by which all others are found; NULL: none */
+  struct image_heartbeat heartbeat;
+  _Atomic(const void *) state, table; /* records, by which all others are found; NULL: none */
+  _Atomic unsigned char use;          /* enum image_use */
 };
 
 enum { IMAGE_FRONT = 4096 }; /* where it lies */
@@ -93,16 +101,14 @@ static inline bool mark_is_set(const struct mark *mark) { return atomic_load_exp
  * was disowned is there to read all the same, for what is checked as a whole. */
 bool image_look_into(int fd);
 uint64_t image_left_born(void); /* 0: none is there, or none of this version */
-const struct image_front *image_left_front(void);
+struct image_front *image_left_front(void);
 int image_left_fd(void);    /* of that one, also if it was none; -1: there was none */
 void image_look_away(void); /* idempotent */
-/* The record that lay at this address in that process, if it is of this kind, and how many bytes it has; else NULL. */
-const void *image_left(const void *address, enum image_kind kind, size_t *bytes);
+/* The record that lay at this address in that process, if it is of this kind, and how many bytes it has; else NULL. What is
+ * changed there is for whoever looks into that image next. */
+void *image_left(const void *address, enum image_kind kind, size_t *bytes);
 /* The same if it has so many bytes. */
-const void *image_left_at(const void *address, enum image_kind kind, size_t bytes);
-/* Changes bytes there, for whoever looks into that image next; or in its front, also of one of another version. */
-bool image_left_set(const void *at, const void *bytes, size_t count);
-bool image_left_set_front(size_t offset, const void *bytes, size_t count);
+void *image_left_at(const void *address, enum image_kind kind, size_t bytes);
 
 /* Whether each of the bytes in which flags lie is one. No other value may ever be read as a flag. */
 #define IMAGE_IS_FLAG(flag) (_Generic((flag), bool : *(const unsigned char *)&(flag)) <= 1)

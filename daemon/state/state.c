@@ -1,52 +1,21 @@
 #include "daemon/state/state.h"
 
-#include <string.h>
-
 #include "daemon/state/image.h"
-
-struct state {
-  uint64_t checksum; /* of what follows */
-  uint64_t length;   /* of the bytes; the record has room for more */
-  uint64_t live;
-  unsigned char bytes[];
-};
 
 static struct left received;
 
-static uint64_t sum_of(const struct state *state, size_t length) {
-  return state_checksum(&state->length, sizeof *state - sizeof state->checksum + length);
-}
-
-void *state_write(const struct iovec *parts, int count, bool live) {
-  size_t length = 0;
-  for (int i = 0; i < count; i++) {
-    length += parts[i].iov_len;
+void state_receive(bool by_manager) {
+  size_t bytes = 0;
+  const struct image_front *front = image_left_front();
+  const struct state *state = front ? image_left(front->state, IMAGE_STATE, &bytes) : NULL;
+  bool sound = state && bytes > sizeof *state && state->pipelines <= (bytes - sizeof *state - 1) / sizeof *state->pipeline &&
+               ((const char *)state)[bytes - 1] == '\0';
+  received = (struct left){.by_manager = by_manager, .live = by_manager && front && front->use == IMAGE_IS_LIVE};
+  if (sound) {
+    received.state = state;
+    received.text = (const char *)(state->pipeline + state->pipelines);
+    received.end = (const char *)state + bytes;
   }
-  struct state *state = image_new(IMAGE_STATE, sizeof(struct state) + length);
-  if (!state) {
-    return NULL;
-  }
-  state->live = live;
-  for (int i = 0; i < count; state->length += parts[i++].iov_len) {
-    memcpy(state->bytes + state->length, parts[i].iov_base, parts[i].iov_len);
-  }
-  state->checksum = sum_of(state, length);
-  return state;
-}
-
-bool state_read(const void *address, struct left *left) {
-  size_t room = 0;
-  const struct state *state = image_left(address, IMAGE_STATE, &room);
-  bool is_whole = state && room >= sizeof *state && state->length <= room - sizeof *state &&
-                  state->checksum == sum_of(state, state->length);
-  *left = is_whole ? (struct left){.bytes = state->bytes, .length = state->length, .live = state->live} : (struct left){0};
-  return is_whole;
-}
-
-bool state_receive(const void *address, bool by_manager, struct failure *failure) {
-  bool is_whole = state_read(address, &received);
-  received.by_manager = by_manager;
-  return is_whole || failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "its checksum is wrong, or it is none of framed");
 }
 
 const struct left *state_left(void) { return &received; }

@@ -1,8 +1,8 @@
 /*
  * The room state/: what outlives a process.
  *
- * A state is the record of the image by which the next process finds all others. What stands in it is the server's; its version
- * is the image's, and a checksum stands before it, so that bytes with one bit wrong are none.
+ * A state is the record of the image by which the next process finds all others. It is there from the time on when results may
+ * be written to files, whether or not anybody could go on from it.
  */
 #ifndef FRAMED_STATE_STATE_H
 #define FRAMED_STATE_STATE_H
@@ -10,34 +10,35 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/uio.h>
 
-#include "daemon/base/failure.h"
 #include "daemon/measure/history.h"
 #include "daemon/measure/trouble.h"
 
 /* Raised with every change of what is in the image, or of what it means. */
-enum { STATE_VERSION = 23 };
+enum { STATE_VERSION = 24 };
 
-/* -- this process's ------------------------------------------------------------------------------------------------- */
-
-/* A record with these parts, which image_free() frees; `live`: it is for a process that follows should this one be killed.
- * NULL: there is no memory. */
-void *state_write(const struct iovec *parts, int count, bool live);
+struct state {
+  const void *server, *engine; /* where they lie */
+  unsigned pipelines, files;
+  struct state_pipeline {
+    const void *address;
+    uint64_t path;         /* a checksum of its file of results; 0: none */
+    uint64_t result_bytes; /* size of a whole result there; 0: unknown */
+  } pipeline[];
+  /* its files ("number path" and a zero each), and the text of its configuration */
+};
 
 /* -- what a process before this one left, until image_look_away() ---------------------------------------------------- */
 
 struct left {
-  const void *bytes;
-  size_t length;
-  bool live;       /* its process was killed: lanes stood anywhere, and descriptors may be gone */
-  bool by_manager; /* the service manager had it, and also passes descriptors of its own */
+  const struct state *state; /* NULL: none, or it makes no sense */
+  const char *text, *end;    /* what stands behind the pipelines, up to a zero and `end` */
+  bool live;                 /* its process was killed: lanes stood anywhere, and descriptors may be gone */
+  bool by_manager;           /* the service manager had it, and also passes descriptors of its own */
 };
 
-/* What stands in the record at that address, if it is whole. */
-bool state_read(const void *address, struct left *left);
-/* The same for what this process goes on with; false, with a sentence. */
-bool state_receive(const void *address, bool by_manager, struct failure *failure);
+/* Takes the state of the image that is looked into. */
+void state_receive(bool by_manager);
 const struct left *state_left(void);
 
 /* Takes what is known of all process images, and what was wrong with something. False: it makes no sense. */

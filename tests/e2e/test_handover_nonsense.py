@@ -1,4 +1,4 @@
-"""States whose checksums are right and whose content makes no sense: no process crashes or hangs over one, whatever it is.
+"""States whose content makes no sense: no process crashes or hangs over one, whatever it is.
 
 The daemon hands everything over to harness/mutate.py, which shows changed copies of its state to new daemons. With FRAMED_SOAK set
 there are thousands.

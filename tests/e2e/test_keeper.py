@@ -14,7 +14,7 @@ import pytest
 
 from harness import BACKEND, Daemon, complete, limit, numbered, pipeline, run_framed, wait_until
 from harness.daemon import BINARY
-from harness.store import BASE, HEAD, PAGE, STATE, place_of
+from harness.store import BASE, HEAD, PAGE, STATE, USE, is_of_use
 
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -69,7 +69,7 @@ class Keeper:
 
     @property
     def has_state(self):
-        return bool(self.pulse and place_of(self.pulse, STATE))
+        return bool(self.pulse and is_of_use(self.pulse))
 
     @property
     def last_beat(self):
@@ -150,18 +150,8 @@ def test_a_stop_goes_on_over_a_fault(place):
 # -- a state that cannot be taken up ----------------------------------------------------------------------------------
 
 
-def checksum(data):
-    total = 0xcbf29ce484222325 ^ len(data)
-    for (word,) in struct.iter_unpack("<Q", data + bytes(-len(data) % 8)):
-        total = (total ^ word) * 0x9e3779b97f4a7c15 % 2**64
-        total ^= total >> 29
-    total = total * 0xbf58476d1ce4e5b9 % 2**64
-    return total ^ (total >> 32)
-
-
 STATE_PAGE = 9
 ADDRESS = 1 << 32  # where its process had that image
-STATE_ADDRESS = ADDRESS + STATE_PAGE * PAGE + HEAD
 
 
 def state_with(place, config):
@@ -170,15 +160,15 @@ def state_with(place, config):
     valid.write_text(json.dumps(complete(place, {"cam0": pipeline(FORMAT)})))
     refusal = run_framed("-c", valid, "--check", "--state", "none").stderr
     version = re.search(r"states of version (\S+),", refusal).group(1).encode()
-    roster = struct.pack("<QQII", 0, 0, 0, 0) + config + b"\0"
-    tape = struct.pack("<QQ", len(roster), 0) + roster
+    state = struct.pack("<QQII", 0, 0, 0, 0) + config + b"\0"
     fd = os.memfd_create("image")
     os.truncate(fd, 256 * PAGE)
     os.pwrite(fd, version, 0)
     os.pwrite(fd, struct.pack("<Q", ADDRESS), BASE)
-    os.pwrite(fd, struct.pack("<Q", STATE_ADDRESS), STATE)
-    os.pwrite(fd, struct.pack("<IIQ", 1, 4, 4 * PAGE - HEAD), STATE_PAGE * PAGE)
-    os.pwrite(fd, struct.pack("<Q", checksum(tape)) + tape, STATE_PAGE * PAGE + HEAD)
+    os.pwrite(fd, struct.pack("<Q", ADDRESS + STATE_PAGE * PAGE + HEAD), STATE)
+    os.pwrite(fd, b"\2", USE)
+    os.pwrite(fd, struct.pack("<IIQ", 1, 4, len(state)), STATE_PAGE * PAGE)
+    os.pwrite(fd, state, STATE_PAGE * PAGE + HEAD)
     return fd
 
 
@@ -260,7 +250,7 @@ def test_a_daemon_that_begins_anew_has_the_manager_start_it_where_that_has_its_s
         left = os.dup(0) if state == "unusable" else state_with(place, text)
         daemon.settled = True
         own.unlink()
-        own.write_text(f'#!/bin/sh\ncase "$*" in *--check*) exit 0;; esac\nexport FRAMED_STATE=9:{STATE_ADDRESS}\n'
+        own.write_text(f'#!/bin/sh\ncase "$*" in *--check*) exit 0;; esac\nexport FRAMED_STATE=9\n'
                        f'exec 9</proc/{os.getpid()}/fd/{left}\nexec {BINARY} "$@"\n')
         own.chmod(0o755)
         daemon.signal(signal.SIGUSR2)

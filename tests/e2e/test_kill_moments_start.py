@@ -9,7 +9,7 @@ import pytest
 
 from harness import Background, numbered, pipeline, wait_until, whole
 from harness.injection import KILL, Injection
-from harness.store import JOURNAL, Store, connections, leave, place_of, settle, start
+from harness.store import STATE, Store, connections, leave, place_of, settle, start
 
 pytestmark = pytest.mark.memory
 
@@ -165,7 +165,7 @@ def test_a_torn_file_is_known_although_the_manager_was_not_told_something(place,
             wait_until(lambda: out.stat().st_size == at * SIZE, f"{at - 1} was refused before")
             store.heard()
             if later:
-                wait_until(lambda: any(place_of(image, JOURNAL) for image in store.named("framed-image-")), "it is told later")
+                wait_until(lambda: any(place_of(image, STATE) for image in store.named("framed-image-")), "it is told later")
             if not word.happened:
                 break
         assert at > 3

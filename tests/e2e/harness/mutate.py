@@ -2,7 +2,7 @@
 """Takes over from framed like a program that is installed for an upgrade, and shows framed states that make no sense.
 
 Each is a copy of the image that was handed over to this program, changed at a few places; in every second case of the state
-in it, with a checksum that is right. A framed
+in it. A framed
 of its own takes it, with all the descriptors, and must end as it is asked to: with the state or without it. What any other one did
 goes to the file OUTCOME, as JSON; `changes` there is what the environment's FRAMED_MUTATE asks for ("first:count").
 """
@@ -17,22 +17,8 @@ import subprocess
 import sys
 import time
 
-MASK = (1 << 64) - 1
-NUMBERS = [0, 1, 2, 7, 16, 64, 255, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 0x8000000000000000, MASK]
+NUMBERS = [0, 1, 2, 7, 16, 64, 255, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 0x8000000000000000, 2**64 - 1]
 SLOW = float(os.environ.get("FRAMED_SLOW", "1"))
-
-
-def checksum(data):
-    total = 0xCBF29CE484222325 ^ len(data)
-    whole = len(data) // 8 * 8
-    for (word,) in struct.iter_unpack("<Q", data[:whole]):
-        total = (total ^ word) * 0x9E3779B97F4A7C15 & MASK
-        total ^= total >> 29
-    if whole < len(data):
-        total = (total ^ int.from_bytes(data[whole:], "little")) * 0x9E3779B97F4A7C15 & MASK
-        total ^= total >> 29
-    total = total * 0xBF58476D1CE4E5B9 & MASK
-    return total ^ total >> 32
 
 
 def descriptors():
@@ -69,22 +55,35 @@ class Image:
 
     PAGE = 4096
     BASE = 32  # where it says at which address its process had it
+    STATE = PAGE + 24  # and where the state is; its record says before it how long that is
+    HEAD = 64
 
     def __init__(self, given):
-        self.fd, address = map(int, given.split(":"))
+        self.fd = int(given)
         self.size = os.fstat(self.fd).st_size
-        pages = [(at, os.pread(self.fd, self.PAGE, at)) for at in range(0, self.size, self.PAGE)]
+        pages = [(at, os.pread(self.fd, self.PAGE, at)) for at in self.written()]
         self.pages = [(at, page) for at, page in pages if page.strip(b"\0")]
         there = descriptors()
         self.numbers = [at + word for at, page in self.pages[1:] for word in range(0, self.PAGE, 4)
                         if int.from_bytes(page[word:word + 4], "little") in there]
-        self.at = address - int.from_bytes(os.pread(self.fd, 8, self.BASE), "little")
-        length, self.live = struct.unpack("<QQ", os.pread(self.fd, 16, self.at + 8))
-        self.tape = os.pread(self.fd, length, self.at + 24)
+        address, base = (int.from_bytes(os.pread(self.fd, 8, at), "little") for at in (self.STATE, self.BASE))
+        self.at = address - base
+        self.tape = os.pread(self.fd, int.from_bytes(os.pread(self.fd, 8, self.at - self.HEAD + 8), "little"), self.at)
+
+    def written(self):
+        at = 0
+        while True:
+            try:
+                at = os.lseek(self.fd, at, os.SEEK_DATA)
+            except OSError:
+                return
+            hole = os.lseek(self.fd, at, os.SEEK_HOLE)
+            yield from range(at, hole, self.PAGE)
+            at = hole
 
     def write(self, tape):
-        rest = struct.pack("<QQ", len(tape), self.live) + tape
-        os.pwrite(self.fd, struct.pack("<Q", checksum(rest)) + rest, self.at)
+        os.pwrite(self.fd, struct.pack("<Q", len(tape)), self.at - self.HEAD + 8)
+        os.pwrite(self.fd, tape, self.at)
 
     def show(self, chance):
         """From now on a copy is there, in which one to eight places are changed where there is something."""

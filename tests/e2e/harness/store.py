@@ -95,8 +95,8 @@ class Store:
             self.kept.append((name, copy(descriptors[0])))
 
     def noted(self):
-        """The images there in which a state stands."""
-        return [image for image in self.named("framed-image-") if place_of(image, STATE)]
+        """The images there in which a state stands from which another process can go on."""
+        return [image for image in self.named("framed-image-") if is_of_use(image)]
 
     def heard(self):
         """Everything that was said until now."""
@@ -149,7 +149,7 @@ class Store:
 # -- what stands in an image --------------------------------------------------------------------------------------------
 
 PAGE = 4096
-STATE, JOURNAL = PAGE + 24, PAGE + 32  # where the addresses of these records are
+STATE, USE = PAGE + 24, PAGE + 40  # where the address of the state is, and of what use that is: 0 of none
 BASE, DISOWNED = 32, 48
 HEAD = 64  # what stands before a record
 
@@ -158,6 +158,23 @@ def place_of(image, where):
     """Where that record lies; 0: there is none."""
     address, base = (int.from_bytes(os.pread(image, 8, at), "little") for at in (where, BASE))
     return address and address - base - HEAD
+
+
+def is_of_use(image):
+    return os.pread(image, 1, USE) != bytes(1)
+
+
+def written_pages(image):
+    """Where there is something; all of its size is much more."""
+    at, end = 0, os.fstat(image).st_size
+    while at < end:
+        try:
+            at = os.lseek(image, at, os.SEEK_DATA)
+        except OSError:
+            return
+        hole = os.lseek(image, at, os.SEEK_HOLE)
+        yield from range(at, hole, PAGE)
+        at = hole
 
 
 def disown(image):
