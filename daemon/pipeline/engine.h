@@ -64,6 +64,9 @@ unsigned engine_producers(const struct engine *engine, unsigned index);
 unsigned engine_device_number(const struct engine *engine, unsigned index);
 /* The number of one that has failed, and is of no more use to this process; NO_DEVICE: none has. */
 unsigned engine_lost(const struct engine *engine);
+/* Which device is at fault where that one failed, or NO_DEVICE: one of several that the driver blames, of which `text` then
+ * says so as well, or that one. May wait some ms. */
+unsigned engine_at_fault(const struct engine *engine, unsigned lost, char *text, size_t size);
 
 /* -- devices that are left out -- */
 

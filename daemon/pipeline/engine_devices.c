@@ -15,6 +15,7 @@
 #include "daemon/measure/clock.h"
 #include "daemon/pipeline/private.h"
 #include "daemon/state/image.h"
+#include "gpu/blame.h"
 #include "gpu/nvml.h"
 
 const char *const engine_absence_names[] = {[ENGINE_DRAINED] = "drained", [ENGINE_FAILED] = "failed"};
@@ -64,6 +65,17 @@ unsigned engine_lost(const struct engine *engine) {
     }
   }
   return NO_DEVICE;
+}
+
+unsigned engine_at_fault(const struct engine *engine, unsigned lost, char *text, size_t size) {
+  char seen[GPU_TEXT];
+  unsigned number, xid;
+  if (!engine->blame || !blame_ask(engine->blame, &number, &xid) || number == lost || !engine_device(engine, number)) {
+    return lost;
+  }
+  snprintf(seen, sizeof seen, "%s", text);
+  snprintf(text, size, "the driver blames device %u (Xid %u), with which all of this process end: %s", number, xid, seen);
+  return number;
 }
 
 unsigned engine_devices(const struct engine *engine) { return engine->device_count; }
@@ -309,6 +321,22 @@ static bool names_all(const struct config *config) {
   return all;
 }
 
+/* One device alone is to blame for whatever happens, and those of the CPU backend have no driver. Without memory for it the
+ * first that fails is blamed. */
+static void listen_to_driver(struct engine *engine) {
+  const char *addresses[ENGINE_MOST_DEVICES];
+  unsigned count = 0;
+  for (unsigned number = 0; number < ENGINE_MOST_DEVICES; number++) {
+    const struct gpu_device *device = engine_device(engine, number);
+    const char *known = engine_find_absent(engine, number) ? "" : engine->known[number].calibration.address;
+    addresses[number] = device ? gpu_device_address(device) : known;
+    count += addresses[number][0] != '\0';
+  }
+  if (count > 1 && !engine->blame) {
+    engine->blame = blame_new(addresses, ENGINE_MOST_DEVICES);
+  }
+}
+
 static bool open_all(struct engine *engine, const struct config *config, struct failure *failure) {
   uint64_t named = named_by_any(engine, config);
   if (!open_or_leave_out(engine, config, config->gpu.device, failure)) {
@@ -333,13 +361,18 @@ bool engine_open_devices(struct engine *engine, const struct config *config, con
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the devices makes no sense");
   }
   gpu_expect(most_slots(engine, config)); /* before the driver is asked for anything */
+  listen_to_driver(engine);               /* to what it says while the devices of the process before are opened and warmed up */
   engine->there = names_all(config) ? count_devices(config) : 0;
   bool opened = open_all(engine, config, failure);
   engine->there = opened ? count_devices(config) : 0; /* a reload may want all; the driver was asked for no more until now */
+  if (opened) {
+    listen_to_driver(engine);
+  }
   return opened;
 }
 
 void engine_close_devices(struct engine *engine) {
+  engine->blame = blame_free(engine->blame);
   while (engine->devices && engine->device_count > 0) {
     gpu_close(engine->devices[--engine->device_count].device);
   }

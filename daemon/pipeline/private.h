@@ -55,6 +55,7 @@ struct engine {
   unsigned lane_count;
   struct processors processors;
   struct config_realtime realtime; /* of threads beside lanes */
+  struct blame *blame;             /* NULL: there are not several devices of which a driver tells */
 };
 
 /* engine_devices.c */

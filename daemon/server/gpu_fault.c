@@ -143,12 +143,22 @@ void server_answer_fault(struct server *server) {
   answer_fault(server, &fault);
 }
 
+/* What was told of frames is of no use where another device than theirs is at fault. */
+static void blame(const struct server *server, struct fault *fault) {
+  struct gpu_error error = fault->error;
+  unsigned device = engine_at_fault(server->engine, fault->device, error.text, sizeof error.text);
+  if (device != fault->device) {
+    *fault = (struct fault){.device = device, .error = error};
+  }
+}
+
 void server_fault(struct server *server, const struct server_cause *cause) {
   struct fault fault = *cause->fault;
   struct failure later;
   if (server->handing_over) {
     return;
   }
+  blame(server, &fault);
   add_others(server, &fault);
   if (server->reload && !server_may_hand_over(server, &later)) {
     wait_for_reload(server, &fault);

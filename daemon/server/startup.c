@@ -170,14 +170,15 @@ static void say_ready(struct server *server) {
 
 /* -- a start that cannot be ----------------------------------------------------------------------------------------- */
 
-/* A device that fails as soon as it is used after a fault is broken for good. Which one failed before does not tell: the driver
- * ends all devices of a process with one of them, and any of these may have been the first to be asked. */
-static bool leave_out(struct server *server, unsigned device, const struct failure *why) {
+/* A device that fails as soon as it is used after a fault is broken for good. Which one failed before does not tell: no driver
+ * need have said which of all was at fault, and any of these may have been the first to be asked. */
+static bool leave_out(struct server *server, const struct fault *fault) {
   struct history *history = &server->history;
+  const unsigned device = fault->device;
   bool again = history->suspects && device != NO_DEVICE && engine_can_spare(server->engine, server->config, device, NULL);
   history->suspects = device != NO_DEVICE;
   if (again) {
-    engine_leave_broken_out(server->engine, device, why->text, why->remedy);
+    engine_leave_broken_out(server->engine, device, fault->error.text, fault->error.remedy);
   }
   return again;
 }
@@ -192,7 +193,10 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
   unsigned device = server->engine ? engine_lost(server->engine) : NO_DEVICE;
   fault_of_device(&fault, device, why->text);
   snprintf(fault.error.remedy, sizeof fault.error.remedy, "%s", why->remedy);
-  if (!leave_out(server, device, why) && history_is_too_fast(history, limit, now)) {
+  if (device != NO_DEVICE) {
+    fault.device = engine_at_fault(server->engine, device, fault.error.text, sizeof fault.error.text);
+  }
+  if (!leave_out(server, &fault) && history_is_too_fast(history, limit, now)) {
     server_end_by_faults(server, &fault);
   }
   fault_log(&fault, "what was handed over is taken up once more");
