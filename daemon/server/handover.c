@@ -306,18 +306,12 @@ void server_recovered(struct server *server) {
 
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
-const struct engine *server_left_engine(const struct server *server) {
-  return server->left ? server->left->state->engine : NULL;
-}
-
-const struct pipeline *server_left_pipeline(const struct server *server, unsigned index) {
-  return server->left ? server->left->state->pipeline[index].address : NULL;
-}
-
-bool server_replace_history(const struct server *server) {
+bool server_tell_next(const struct server *server) {
   struct server *left = left_server();
   if (left) {
     left->history = server->history;
+    left->next_stops |= server->stop_wanted;
+    left->next_reloads |= server->reload_at_once;
   }
   return left;
 }
@@ -326,9 +320,9 @@ bool server_replace_history(const struct server *server) {
 static void take_tasks(struct server *server, const struct server *left, bool live) {
   enum history_cause cause = left->cause; /* that of its history may be a fault since, at which this was taken up before */
   bool reloads = left->reload && !left->reload_given_up && (cause != HISTORY_RESTART || live);
-  server->stops_again = left->stop_wanted && cause != HISTORY_RESTART && !live;
+  server->stops_again = left->next_stops || (left->stop_wanted && cause != HISTORY_RESTART && !live);
   server->upgrades_again = left->upgrade && (cause == HISTORY_FAULT || cause == HISTORY_DEVICE) && !live;
-  server->reload_at_once |= reloads;
+  server->reload_at_once |= reloads || left->next_reloads;
   server->reload_repeats = reloads && server->history.cause == HISTORY_FAULT && !live;
   server->asked = left->asking;
 }
@@ -336,8 +330,8 @@ static void take_tasks(struct server *server, const struct server *left, bool li
 bool server_take(struct server *server) {
   const struct server *left = left_server();
   bool sound = left && server->left->state->pipelines == server->config->pipeline_count && image_is_time(left->started) &&
-               IMAGE_IS_FLAG(left->stop_wanted) && IMAGE_IS_FLAG(left->reload_given_up) &&
-               history_adopt(&server->history, &left->history);
+               IMAGE_IS_FLAG(left->stop_wanted) && IMAGE_IS_FLAG(left->reload_given_up) && IMAGE_IS_FLAG(left->next_stops) &&
+               IMAGE_IS_FLAG(left->next_reloads) && history_adopt(&server->history, &left->history);
   if (!sound) {
     return false;
   }

@@ -149,6 +149,7 @@ struct server {
   enum history_cause cause;            /* then: why */
   struct unheard *unheard;             /* what pipelines told while `handing_over` */
   bool stops_again;                    /* the process before this one was stopping */
+  bool next_stops, next_reloads;       /* in what was left: a process that could not go on with it was asked to */
   bool reload_at_once;                 /* the file may have changed: reload when the server runs and no reload is under way */
   bool recovers;                       /* the process before this one was killed, and its connections are gone */
   uint64_t lost_clients;               /* how many clients a killed process had */
@@ -260,11 +261,8 @@ void checkup_free(struct server *server);
 /* handover.c */
 /* Takes what is the server's own from what the process before this one left. False: it makes no sense. */
 bool server_take(struct server *server);
-/* Where the engine lay there, and a pipeline; NULL if nothing was left. */
-const struct engine *server_left_engine(const struct server *server);
-const struct pipeline *server_left_pipeline(const struct server *server, unsigned index);
-/* Has the next image of this process find this history there. */
-bool server_replace_history(const struct server *server);
+/* Has the next image of this process, which takes the same, find the history there, and what somebody asked for meanwhile. */
+bool server_tell_next(const struct server *server);
 /* Whether the server is in a phase, and its pipelines in states, in which everything can be handed over. */
 bool server_may_hand_over(const struct server *server, struct failure *failure);
 /* Hands everything over to `program` (NULL: this one), which goes on with it, or at HISTORY_RESTART to the process that the

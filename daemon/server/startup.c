@@ -91,7 +91,7 @@ static void prepare(void *context) {
   struct server *server = preparation->server;
   preparation->done = true;
   for (unsigned i = 0; i < server->pipeline_count && preparation->done; i++) {
-    const struct pipeline_inheritance inheritance = {.left = server_left_pipeline(server, i)};
+    const struct pipeline_inheritance inheritance = {.left = server->left ? server->left->state->pipeline[i].address : NULL};
     preparation->done = pipeline_prepare(server->pipelines[i], &inheritance, &preparation->failure);
   }
   preparation->done = preparation->done && (server->left || config_files_distinct(server->config, &preparation->failure)) &&
@@ -203,8 +203,8 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
   log_flush();
   history_note_fault(history, now);
   history_end(history, HISTORY_FAULT, why->text, history->stopped);
-  if (server_replace_history(server) && (!server->engine || engine_keep_absents(server->engine, server_left_engine(server)))) {
-    exec_repeat(server->stop_wanted, server->reload_at_once, failure);
+  if (server_tell_next(server) && (!server->engine || engine_keep_absents(server->engine, server->left->state->engine))) {
+    exec_repeat(failure);
   } else {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take it up once more");
   }
@@ -299,7 +299,7 @@ bool server_start(struct server *server, struct failure *failure) {
   signals_held(&held);
   pthread_sigmask(SIG_SETMASK, &held, NULL); /* also where nothing was left: signals wait while one image follows another */
   gpu_hurry(server->left && (server->history.cause == HISTORY_FAULT || server->history.cause == HISTORY_DEVICE));
-  server->engine = engine_open(server->config, server_left_engine(server), failure);
+  server->engine = engine_open(server->config, server->left ? server->left->state->engine : NULL, failure);
   return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);
 }
 

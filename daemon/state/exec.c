@@ -142,14 +142,15 @@ static bool exec_run(const char *program, struct failure *failure) {
 static void hand_on(const char *program, int image, bool by_manager, struct failure *failure) {
   exec_use_reserve();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (!fd_table_stay(image, true) || !(by_manager ? systemd_pass_again() : name_image(image))) {
+  bool stays = fd_table_stay() && fcntl(image, F_SETFD, 0) == 0;
+  if (!stays || !(by_manager ? systemd_pass_again() : name_image(image))) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not all can be handed over: %s", strerror(errno));
   } else {
     exec_run(program, failure);
   }
   unsetenv(VARIABLE);
   systemd_pass_nothing();
-  fd_table_stay(image, false);
+  close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
   exec_reserve();
 }
 
@@ -159,20 +160,9 @@ void exec_execute(const char *program, struct state *state, struct failure *fail
   fd_table_mark(); /* what is to be kept is another matter again */
 }
 
-/* All signals are blocked here, so that those raised wait for the next image. */
-void exec_repeat(bool stops, bool reloads, struct failure *failure) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  if (stops) {
-    raise(SIGTERM);
-  }
-  if (reloads) {
-    raise(SIGHUP);
-  }
+void exec_repeat(struct failure *failure) {
   fd_store_repeat();
   hand_on(SELF, image_left_fd(), state_left()->by_manager, failure);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void exec_start_over(struct failure *failure) {

@@ -33,10 +33,9 @@ void exec_reserve(void);
 /* Executes the program (NULL: this one, even if its file is gone), which finds the state, a record that is taken over. Returns
  * only if that fails; then all is as before. No other thread may open a descriptor meanwhile. */
 void exec_execute(const char *program, struct state *state, struct failure *failure);
-/* Executes this program once more with the state that it received, of which nothing has been given back. `stops`, `reloads`:
- * somebody asked for that meanwhile, and the next one is to do it. Returns only if that fails; then descriptors may have lost
- * their meaning. */
-void exec_repeat(bool stops, bool reloads, struct failure *failure);
+/* Executes this program once more with the state that it received, of which nothing has been given back. Returns only if that
+ * fails; then descriptors may have lost their meaning. */
+void exec_repeat(struct failure *failure);
 /* Executes this program anew, with nothing but what a process that was killed tells; signals wait as with a state. Returns only
  * if that fails. */
 void exec_start_over(struct failure *failure);

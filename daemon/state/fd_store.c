@@ -25,7 +25,6 @@ static struct {
   struct image_heartbeat heartbeat;
   enum image_use use;
   bool was_killed;
-  bool is_done; /* this process serves, and needs nothing more of it */
 } last;
 
 static unsigned room_of_descriptors(void) {
@@ -42,7 +41,7 @@ void fd_store_forget_image(void) {
 static bool keep_image(void) {
   bool may = systemd_keeps() > 0 && image_fd() >= 0;
   own.image = own.image || (may && systemd_keep(image_fd(), IMAGE, image_born()));
-  if (own.image && last.is_done) {
+  if (own.image || !may) {
     fd_store_forget_image();
   }
   return own.image;
@@ -66,11 +65,11 @@ void fd_store_note(struct state *state, enum image_use use) {
 /* -- what is kept ------------------------------------------------------------------------------------------------- */
 
 static bool keep_state(struct state *state, enum image_use use) {
-  bool fits = state && image_outlives() && fd_table_needed() <= room_of_descriptors();
+  bool fits = state && image_fd() >= 0 && fd_table_needed() <= room_of_descriptors();
   if (!fits) {
     fd_store_note(state, IMAGE_TELLS); /* before what it says is there goes */
   }
-  bool all = fd_table_keep(!fits, room_of_descriptors()) && (keep_image() || !image_outlives());
+  bool all = fd_table_keep(!fits, room_of_descriptors()) && (keep_image() || image_fd() < 0);
   if (fits) {
     fd_store_note(state, all ? use : IMAGE_TELLS);
   }
@@ -155,17 +154,15 @@ enum receipt fd_store_look_into(int fd, bool by_manager, struct failure *failure
   return RECEIPT_UNUSABLE;
 }
 
-/* There are two for a moment when one follows the other. */
+/* There are two where one was just following the other. */
 static int take_image(void) {
   int image = -1;
   uint64_t born;
   for (int fd = systemd_take_kept(IMAGE, &born); fd >= 0; fd = systemd_take_kept(IMAGE, &born)) {
-    bool is_later = image < 0 || born > last.image;
+    bool is_later = born > last.image;
     int other = is_later ? image : fd;
-    if (image >= 0 && born != last.image) {
-      systemd_forget(IMAGE, is_later ? last.image : born);
-    }
     if (other >= 0) {
+      systemd_forget(IMAGE, is_later ? last.image : born);
       close(other);
     }
     image = is_later ? fd : image;
@@ -181,9 +178,6 @@ enum receipt fd_store_receive(struct failure *failure) {
     image_left_front()->heartbeat.takers++; /* before anything that this process may die of */
   } else {
     fd_store_release();
-  }
-  if (!image_left_front()) {
-    fd_store_forget_image();
   }
   fd_table_receive(true);
   if (receipt != RECEIPT_WHOLE) {
@@ -227,7 +221,6 @@ bool fd_store_was_writing(const char *file, uint64_t *result_bytes) {
 
 void fd_store_forget_last(void) {
   last.was_killed = false;
-  last.is_done = true;
   image_look_away();
   fd_table_close_rest(true);
 }

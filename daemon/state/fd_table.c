@@ -21,6 +21,7 @@ struct entry {
   int before;    /* which number it had in the process before; NONE: it was taken, or is this one's */
   unsigned kept; /* under which number it lies in the store, also after its end, until the manager was told; 0: it does not */
   unsigned char used, wanted, listens, passed;
+  unsigned char stale;       /* what lies there is what had the number before */
   uint64_t path;             /* of a listener, which is known by its checksum; 0: nobody knows */
   dev_t device, file_device; /* what it is, and which file a listener made */
   ino_t inode, file_inode;
@@ -91,7 +92,9 @@ static bool has_stayed(int fd, const struct entry *entry) {
 }
 
 /* The number means another file by now, or none. */
-static void let_go(struct entry *entry) { *entry = (struct entry){.before = NONE, .kept = entry->kept}; }
+static void let_go(struct entry *entry) {
+  *entry = (struct entry){.before = NONE, .kept = entry->kept, .stale = entry->kept != 0};
+}
 
 /* -- the store -------------------------------------------------------------------------------------------------------- */
 
@@ -109,33 +112,20 @@ static unsigned unused_number(void) {
   return number;
 }
 
-/* Whether it lies in the store; and whether it does not any more. The next process knows it also if this one is killed before
- * it has seen that the manager was told. */
-static bool keep(struct entry *entry) {
-  if (entry->kept == 0) {
-    entry->kept = unused_number();
-    entry->kept = systemd_keep(number_of(entry), CARRIED, entry->kept) ? entry->kept : 0;
-  }
-  return entry->kept != 0;
-}
-
 static bool forget(struct entry *entry) {
   entry->kept = entry->kept == 0 || systemd_forget(CARRIED, entry->kept) ? 0 : entry->kept;
+  entry->stale = entry->stale && entry->kept != 0;
   return entry->kept == 0;
 }
 
-/* What the manager could not be told to forget waits at a number that nothing has. */
-static bool set_aside(unsigned number) {
-  unsigned at = 0;
-  while (at < own.table->count && (own.table->entries[at].used || own.table->entries[at].kept != 0)) {
-    at++;
+/* The next process knows that it lies there also if this one is killed before it has seen that the manager was told. */
+static bool keep(struct entry *entry) {
+  bool is_free = !entry->stale || forget(entry);
+  if (is_free && entry->kept == 0) {
+    entry->kept = unused_number();
+    entry->kept = systemd_keep(number_of(entry), CARRIED, entry->kept) ? entry->kept : 0;
   }
-  struct entry *spare = reach(at);
-  if (spare) {
-    spare->kept = own.table->entries[number].kept;
-    own.table->entries[number].kept = 0;
-  }
-  return spare;
+  return is_free && entry->kept != 0;
 }
 
 static struct entry *enter(int fd) {
@@ -144,11 +134,11 @@ static struct entry *enter(int fd) {
   if (!entry || (entry->used && entry->device == status.st_dev && entry->inode == status.st_ino)) {
     return entry;
   }
-  if (!forget(entry) && !set_aside((unsigned)fd)) {
-    return NULL;
-  }
-  entry = &own.table->entries[fd];
-  *entry = (struct entry){.before = NONE, .used = 1, .device = status.st_dev, .inode = status.st_ino};
+  let_go(entry);
+  forget(entry);
+  entry->used = 1;
+  entry->device = status.st_dev;
+  entry->inode = status.st_ino;
   return entry;
 }
 
@@ -226,17 +216,12 @@ void fd_table_withdraw(void) {
   pthread_mutex_unlock(&own.lock);
 }
 
-static bool stay_open(int fd, bool stays) {
-  int flags = fcntl(fd, F_GETFD);
-  return flags >= 0 && fcntl(fd, F_SETFD, stays ? flags & ~FD_CLOEXEC : flags | FD_CLOEXEC) == 0;
-}
-
-bool fd_table_stay(int image, bool stay) {
+bool fd_table_stay(void) {
   pthread_mutex_lock(&own.lock);
-  bool all = stay_open(image, stay) && !own.lacks;
+  bool all = !own.lacks;
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     int fd = number_of(entry);
-    all = (!entry->wanted || (has_stayed(fd, entry) && stay_open(fd, stay))) && all;
+    all = (!entry->wanted || (has_stayed(fd, entry) && fcntl(fd, F_SETFD, 0) == 0)) && all;
   }
   pthread_mutex_unlock(&own.lock);
   return all;
@@ -277,33 +262,26 @@ void fd_table_leave(int fd, bool is_aside) {
   pthread_mutex_unlock(&own.lock);
 }
 
-/* Whether it listens there; `rival`: or at another address of TCP, if it is one of TCP that is looked for. */
-static bool is_at(int fd, const char *path, const struct sockaddr *tcp, socklen_t length, bool *rival) {
+static bool is_at(int fd, const char *path, const struct sockaddr *tcp, socklen_t length) {
   struct sockaddr_storage there = {0};
   socklen_t size = sizeof there;
-  bool is_known = getsockname(fd, (struct sockaddr *)&there, &size) == 0, is_unix = there.ss_family == AF_UNIX;
-  *rival = is_known && !is_unix && tcp;
-  return tcp ? *rival && size == length && memcmp(&there, tcp, length) == 0
-             : is_unix && strcmp(((struct sockaddr_un *)&there)->sun_path, path) == 0;
+  bool is_known = getsockname(fd, (struct sockaddr *)&there, &size) == 0;
+  return is_known && (tcp ? size == length && memcmp(&there, tcp, length) == 0
+                          : there.ss_family == AF_UNIX && strcmp(((struct sockaddr_un *)&there)->sun_path, path) == 0);
 }
 
 int fd_table_take_listener(const char *path, const struct sockaddr *tcp, socklen_t length, bool *passed, struct stat *file) {
   int found = NONE;
   const uint64_t sum = state_checksum(path, strlen(path));
   pthread_mutex_lock(&own.lock);
-  for (struct entry *entry = NULL; (entry = next_of(entry));) {
+  for (struct entry *entry = NULL; found < 0 && (entry = next_of(entry));) {
     int fd = number_of(entry);
-    bool rival = false, is_free = entry->before >= 0 && entry->listens && has_stayed(fd, entry);
-    bool is_it = is_free && (is_at(fd, path, tcp, length, &rival) || (!tcp && entry->path == sum));
-    if (is_it && found < 0) {
+    bool is_free = entry->before >= 0 && entry->listens && has_stayed(fd, entry);
+    if (is_free && (is_at(fd, path, tcp, length) || (!tcp && entry->path == sum))) {
       found = fd;
       entry->before = NONE;
       *passed = entry->passed;
       *file = (struct stat){.st_dev = entry->file_device, .st_ino = entry->file_inode};
-    } else if (rival) {
-      rights_close(fd);
-      let_go(entry);
-      forget(entry);
     }
   }
   pthread_mutex_unlock(&own.lock);

@@ -38,9 +38,9 @@ unsigned fd_table_needed(void);
 void fd_table_withdraw(void);
 /* Takes away those that are not wanted. False: the manager was not told of all. */
 bool fd_table_forget_others(void);
-/* Those that are wanted stay open for the next program, and so does the image, or do not; before anything is wanted, all that
- * came. False: not all of them are what they were. */
-bool fd_table_stay(int image, bool stay);
+/* Those that are wanted stay open for the next program; before anything is wanted, all that came. False: not all of them are
+ * what they were. */
+bool fd_table_stay(void);
 
 /* [any thread] A listening socket comes into use, for whoever knows it by that path or address; one that is `passed` by the
  * manager at every start, or one that has made that file. */
@@ -56,7 +56,7 @@ void fd_table_receive(bool by_manager);
 /* The number that the descriptor has now which had this one, or -1; it is taken once, and belongs to the caller. */
 int fd_table_take(int before);
 /* [any thread] The listener at a path, or at that address of TCP, that nobody has taken, or -1; `file`: which it made, or
- * zeros. Of TCP, listeners elsewhere are closed: they may be in the way of a socket at this address. */
+ * zeros. */
 int fd_table_take_listener(const char *path, const struct sockaddr *tcp, socklen_t length, bool *passed, struct stat *file);
 /* Closes what nobody took, but for listeners; or those as well which the manager does not pass. */
 void fd_table_close_rest(bool listeners);

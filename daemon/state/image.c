@@ -125,7 +125,7 @@ void *image_new(enum image_kind kind, size_t bytes) {
 
 bool image_may_follow(void) {
   struct rlimit limit;
-  return image_outlives() && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_max >= image.most * PAGE;
+  return image.fd >= 0 && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_max >= image.most * PAGE;
 }
 
 struct image_front *image_front(void) {
@@ -158,8 +158,6 @@ void *image_free(void *body) {
 int image_fd(void) { return image.fd; }
 
 uint64_t image_born(void) { return image.base ? ((const struct head *)image.base)->born : 0; }
-
-bool image_outlives(void) { return !image.base || image.fd >= 0; }
 
 void image_disown(void) {
   if (image.base) {

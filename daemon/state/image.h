@@ -67,10 +67,9 @@ enum { IMAGE_FRONT = 4096 }; /* where it lies */
 /* [any thread that may wait] A record of so many bytes, all zero. NULL: there is no memory. */
 void *image_new(enum image_kind kind, size_t bytes);
 void *image_free(void *record); /* NULL is fine; returns NULL */
-int image_fd(void);             /* to be kept; -1: nothing was made there, or it does not outlive this process */
+int image_fd(void);             /* to be kept; -1: it does not outlive this process */
 /* When it was made, in CLOCK_MONOTONIC ns: no other image of this boot has the same. */
 uint64_t image_born(void);
-bool image_outlives(void);
 /* Whether another process under the limits of this one could have as much: only then may it take over. */
 bool image_may_follow(void);
 /* What stands before all records, for whoever finds the image. NULL: there is no memory. */

@@ -128,7 +128,7 @@ def kill_under(place, store, entry, makers):
         clients[0].stop()
         daemon.wait_view("all is over", lambda view: view["sessions"] == 0 and view["frames"]["in_flight"] == 0, seconds=30)
         clients[-1].stop(cut=True)
-        assert daemon.status()["handovers"]["crash"] == KILLS and "anew" not in daemon.log
+        assert daemon.status()["handovers"]["crash"] == KILLS and "begins anew" not in daemon.log
     print(f"{KILLS} kills: {[client.connections for client in clients]} connections, {clients[-1].got} results")
     return [client.connections for client in clients]
 
