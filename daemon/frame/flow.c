@@ -28,6 +28,21 @@ void flow_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now
   slot_move(&flow->ring, slot, SLOT_FREE);
 }
 
+unsigned flow_quarantine(struct flow *flow, struct frame_name *last) {
+  unsigned at = 0, quarantined = 0;
+  for (struct slot *slot = slot_at(&flow->ring, SLOT_READY, at); slot; slot = slot_at(&flow->ring, SLOT_READY, at)) {
+    if (slot->frame.failures < RETRY_LIMIT) {
+      at++;
+      continue;
+    }
+    *last = frame_name(&slot->frame);
+    slot->frame.suspect = false;
+    flow_drop(flow, slot, FATE_GPU_FAULT, clock_now());
+    quarantined++;
+  }
+  return quarantined;
+}
+
 static void show(struct flow *flow, const struct slot *slot) {
   for (int side = 0; side < PICTURE_SIDES; side++) {
     if (atomic_load_explicit(&flow->pictures[side], memory_order_relaxed)) {

@@ -112,6 +112,10 @@ void flow_ready(struct flow *flow, struct slot *slot, int64_t now);
 /* Gives the frame in the slot its fate and frees the slot. */
 void flow_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now);
 
+/* Drops frames that were alone on the device each time it failed, which are not tried once more. Gives how many; `last` gets
+ * the name of the last, if any. */
+unsigned flow_quarantine(struct flow *flow, struct frame_name *last);
+
 /* The oldest result is on its way out: moves it to EMITTING. NULL: there is none. */
 struct slot *flow_offer(struct flow *flow);
 /* [control loop] Hangs up a picture for the next result, in place of one of that side that waits, which is gone. */

@@ -10,8 +10,21 @@ static bool knows(const struct retry *retry, const struct lane *lane) {
   return at < retry->count;
 }
 
-bool retry_join(struct retry *retry, struct lane *lane, unsigned suspects) {
-  atomic_fetch_add(&retry->suspects, suspects);
+unsigned retry_suspect(struct slot_ring *ring, bool failed, bool alone) {
+  const unsigned running = slot_count(ring, SLOT_RUNNING);
+  for (unsigned i = 0; i < running; i++) {
+    struct frame *frame = &slot_at(ring, SLOT_RUNNING, i)->frame;
+    frame->again = true;
+    frame->suspect |= failed;
+    frame->failures += failed && alone;
+  }
+  return running;
+}
+
+bool retry_join(struct retry *retry, struct lane *lane, const struct slot_ring *ring) {
+  for (unsigned i = 0; i < slot_count(ring, SLOT_READY); i++) {
+    atomic_fetch_add(&retry->suspects, slot_at(ring, SLOT_READY, i)->frame.suspect);
+  }
   if (knows(retry, lane)) {
     return true;
   }

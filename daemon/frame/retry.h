@@ -10,6 +10,7 @@
 #define FRAMED_FRAME_RETRY_H
 
 #include "daemon/base/lane.h"
+#include "daemon/frame/slot.h"
 
 enum { RETRY_LIMIT = 2 }; /* a frame that was alone on its device this many times when it failed is not run again */
 
@@ -20,8 +21,11 @@ struct retry { /* all zero: nobody is suspected */
   unsigned count;
 };
 
-/* A session on that lane takes part, with so many suspected frames. Before any lane starts; false if there is no memory. */
-bool retry_join(struct retry *retry, struct lane *lane, unsigned suspects);
+/* [no lane runs] Frames of a session on devices that are lost with their process will run again; if one has `failed` they are
+ * suspected, `alone` if there was no other. Gives how many these are. */
+unsigned retry_suspect(struct slot_ring *ring, bool failed, bool alone);
+/* A session on that lane takes part, with its suspected frames. Before any lane starts; false if there is no memory. */
+bool retry_join(struct retry *retry, struct lane *lane, const struct slot_ring *ring);
 /* After the lanes. */
 void retry_clear(struct retry *retry);
 

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/stream.h"
 #include "daemon/base/log.h"
 #include "daemon/base/models.h"
 #include "daemon/base/systemd.h"
@@ -50,15 +49,10 @@ const char *server_take_config(const struct left *left) {
 
 /* Files of models and stages as they were opened: what stands in their place by now may be of no use, and is for a reload to
  * take, as is what one has opened that is under way. */
-static unsigned put_files(const struct server *server, FILE *out) {
-  struct kept_file files[MOST_FILES];
+static unsigned list_files(const struct server *server, struct kept_file files[MOST_FILES]) {
   unsigned count = models_files(server->config, files, 0, MOST_FILES);
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     count = pipeline_files(server->pipelines[i], files, count, MOST_FILES);
-  }
-  for (unsigned i = 0; i < count; i++) {
-    fprintf(out, "%d %s%c", files[i].descriptor, files[i].path, '\0');
-    fd_table_want(files[i].descriptor); /* stays open */
   }
   return count;
 }
@@ -66,30 +60,31 @@ static unsigned put_files(const struct server *server, FILE *out) {
 /* The state, a record: everything else lies where it is worked on. `program`: that is executed, while a process that the
  * manager starts opens the files that are there. NULL: there is no memory. */
 static struct state *make_state(const struct server *server, bool program) {
-  struct stream files;
-  unsigned count = server->pipeline_count;
-  size_t text = strlen(server->config->text) + 1;
-  if (!stream_open(&files)) {
+  static struct kept_file files[MOST_FILES];
+  const unsigned count = server->pipeline_count, file_count = program ? list_files(server, files) : 0;
+  size_t room = strlen(server->config->text) + 1;
+  for (unsigned i = 0; i < file_count; i++) {
+    room += sizeof "2147483647 " + strlen(files[i].path);
+  }
+  struct state *state = image_new(IMAGE_STATE, sizeof *state + count * sizeof *state->pipeline + room);
+  if (!state) {
     return NULL;
   }
-  unsigned file_count = program ? put_files(server, files.out) : 0;
-  char *names = stream_close(&files);
-  struct state *state =
-      names ? image_new(IMAGE_STATE, sizeof *state + count * sizeof *state->pipeline + files.length + text) : NULL;
-  if (state) {
-    *state = (struct state){.server = server, .engine = server->engine, .pipelines = count, .files = file_count};
-    for (unsigned i = 0; i < count; i++) {
-      const struct config_sink *sink = &pipeline_config(server->pipelines[i])->sink;
-      bool is_file = sink->endpoint == CONFIG_FILE;
-      state->pipeline[i] =
-          (struct state_pipeline){.address = server->pipelines[i],
-                                  .path = is_file ? state_checksum(sink->path, strlen(sink->path)) : 0,
-                                  .result_bytes = is_file ? pipeline_result_bytes_in_file(server->pipelines[i]) : 0};
+  *state = (struct state){.server = server, .engine = server->engine, .pipelines = count, .files = file_count};
+  for (unsigned i = 0; i < count; i++) {
+    const struct config_sink *sink = &pipeline_config(server->pipelines[i])->sink;
+    state->pipeline[i].address = server->pipelines[i];
+    if (sink->endpoint == CONFIG_FILE) {
+      state->pipeline[i].path = state_checksum(sink->path, strlen(sink->path));
+      state->pipeline[i].result_bytes = pipeline_result_bytes_in_file(server->pipelines[i]);
     }
-    memcpy(state->pipeline + count, names, files.length);
-    memcpy((char *)(state->pipeline + count) + files.length, server->config->text, text);
   }
-  free(names);
+  char *at = (char *)(state->pipeline + count), *end = at + room;
+  for (unsigned i = 0; i < file_count; i++) {
+    at += snprintf(at, (size_t)(end - at), "%d %s", files[i].descriptor, files[i].path) + 1;
+    fd_table_want(files[i].descriptor); /* stays open */
+  }
+  memcpy(at, server->config->text, strlen(server->config->text) + 1);
   return state;
 }
 
@@ -350,17 +345,16 @@ bool server_take(struct server *server) {
 
 void server_taken(struct server *server) {
   const struct history *history = &server->history;
+  bool said = history->cause == HISTORY_FAULT; /* a fault has a log entry of its own */
   kept_forget();
   if (server->left->live) {
     server_recovered(server);
-    server->left = NULL;
-    return;
+  } else {
+    history_begin(&server->history, clock_now());
+    log_event(LOG_HANDED_OVER, NULL, "everything goes on after %.0f ms, with all connections%s%s",
+              (double)history->gap / (double)NS_PER_MS, said ? "" : ": ", said ? "" : history->text);
   }
   server->left = NULL;
-  history_begin(&server->history, clock_now());
-  bool said = history->cause == HISTORY_FAULT; /* a fault has a log entry of its own */
-  log_event(LOG_HANDED_OVER, NULL, "everything goes on after %.0f ms, with all connections%s%s",
-            (double)history->gap / (double)NS_PER_MS, said ? "" : ": ", said ? "" : history->text);
 }
 
 void server_start_over(const char *why) {

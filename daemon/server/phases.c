@@ -100,9 +100,9 @@ static void leave_now(struct server *server) {
   struct failure failure;
   server->limit = loop_timer_close(server->limit);
   server->leaving = false; /* once: if it fails, what pipelines told meanwhile does not begin it again */
-  exec_use_reserve();
+  exec_reserve(0);
   server_hand_over(server, HISTORY_RESTART, "the service was stopped or restarted", NULL, &failure);
-  exec_reserve();
+  exec_reserve(EXEC_RESERVE);
   log_event(LOG_FAILED, NULL, "connections cannot be left to the next process: %s%s%s", failure.text,
             failure.remedy[0] ? "; " : "", failure.remedy);
   if (server->pipeline_count == 0) {

@@ -244,7 +244,7 @@ void server_serve(struct server *server) {
   if (start_all(server, &failure)) {
     say_ready(server);
     gpu_hurry(false);
-    exec_reserve();
+    exec_reserve(EXEC_RESERVE);
     server->report(server, SERVER_SERVES, NULL);
   } else {
     server_fail_start(server, &failure);

@@ -18,14 +18,7 @@
 /* -- before the end ------------------------------------------------------------------------------------------------- */
 
 unsigned session_suspect(struct session *session, bool failed, bool alone) {
-  unsigned running = slot_count(&session->flow.ring, SLOT_RUNNING);
-  for (unsigned i = 0; i < running; i++) {
-    struct slot *slot = slot_at(&session->flow.ring, SLOT_RUNNING, i);
-    slot->frame.again = true;
-    slot->frame.suspect |= failed;
-    slot->frame.failures += failed && alone;
-  }
-  return running;
+  return retry_suspect(&session->flow.ring, failed, alone);
 }
 
 void session_keep(const struct session *session) {
@@ -262,41 +255,15 @@ static bool adopt_all(struct session *session, const struct session *left, const
 
 /* -- from there on -------------------------------------------------------------------------------------------------- */
 
-/* A frame that was alone on the device each time it failed will not be tried once more. */
-static void quarantine(struct session *session) {
-  struct slot_ring *ring = &session->flow.ring;
-  unsigned at = 0;
-  for (struct slot *slot = slot_at(ring, SLOT_READY, at); slot; slot = slot_at(ring, SLOT_READY, at)) {
-    if (slot->frame.failures >= RETRY_LIMIT) {
-      struct frame_name name = frame_name(&slot->frame);
-      slot->frame.suspect = false;
-      flow_drop(&session->flow, slot, FATE_GPU_FAULT, clock_now());
-      session->quarantined++;
-      session->last_quarantined = name;
-    } else {
-      at++;
-    }
-  }
-}
-
-static bool join_retry(struct session *session, struct failure *failure) {
-  struct flow *flow = &session->flow;
-  unsigned suspects = 0;
-  for (unsigned i = 0; i < slot_count(&flow->ring, SLOT_READY); i++) {
-    suspects += slot_at(&flow->ring, SLOT_READY, i)->frame.suspect;
-  }
-  flow->retry = flow->devices[0].retry;
-  return retry_join(flow->retry, session->setup.lane, suspects) ||
-         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take up a session");
-}
-
 static bool begin_again(struct session *session, struct failure *failure) {
   session->account.now.last_completion = clock_now();
   session->flow.restart_owed |= session->receive.sequence > 0;
   session->flow.active = clock_now();
   session->receive.held = true; /* until it is held or resumed */
-  quarantine(session);
-  return join_retry(session, failure);
+  session->quarantined = flow_quarantine(&session->flow, &session->last_quarantined);
+  session->flow.retry = session->flow.devices[0].retry;
+  return retry_join(session->flow.retry, session->setup.lane, &session->flow.ring) ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take up a session");
 }
 
 /* A session that shares memory has that memory, and a client at it. */

@@ -20,12 +20,11 @@
 #define SELF     "/proc/self/exe"
 
 enum { FIRST = STDERR_FILENO + 1, PATH_ROOM = 4096 };
-enum { RESERVE = 2 }; /* descriptors: of a pipe for the service manager to say that it has it */
 
 static struct {
   char **argv;
   char program[PATH_ROOM];
-  int reserve[RESERVE]; /* 0: none */
+  int reserve[EXEC_RESERVE]; /* 0: none */
 } call;
 
 /* Who was started by a link gets what that names by the time of an upgrade. */
@@ -55,21 +54,15 @@ void exec_remember(char **argv) {
   follow_link(argv[0]);
 }
 
-static void exec_hold(int count) {
-  for (int i = 0; i < count; i++) {
-    int fd = call.reserve[i] > 0 ? call.reserve[i] : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, FIRST);
-    call.reserve[i] = fd > 0 ? fd : 0;
-  }
-}
-
-void exec_reserve(void) { exec_hold(RESERVE); }
-
-void exec_use_reserve(void) {
-  for (int i = 0; i < RESERVE; i++) {
-    if (call.reserve[i] > 0) {
+void exec_reserve(int count) {
+  for (int i = 0; i < EXEC_RESERVE; i++) {
+    if (i < count && call.reserve[i] == 0) {
+      int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, FIRST);
+      call.reserve[i] = fd > 0 ? fd : 0;
+    } else if (i >= count && call.reserve[i] > 0) {
       close(call.reserve[i]);
+      call.reserve[i] = 0;
     }
-    call.reserve[i] = 0;
   }
 }
 
@@ -103,7 +96,7 @@ enum receipt exec_receive(struct failure *failure) {
   if (receipt == RECEIPT_UNUSABLE) {
     wait_for_manager();
   }
-  exec_hold(1); /* the start needs the others */
+  exec_reserve(1); /* the start needs the others */
   return receipt;
 }
 
@@ -140,7 +133,7 @@ static bool exec_run(const char *program, struct failure *failure) {
 
 /* With all descriptors that are wanted, and the image: by the variable, or as the service manager gave it. */
 static void hand_on(const char *program, int image, bool by_manager, struct failure *failure) {
-  exec_use_reserve();
+  exec_reserve(0);
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
   bool stays = fd_table_stay() && fcntl(image, F_SETFD, 0) == 0;
   if (!stays || !(by_manager ? systemd_pass_again() : name_image(image))) {
@@ -151,7 +144,7 @@ static void hand_on(const char *program, int image, bool by_manager, struct fail
   unsetenv(VARIABLE);
   systemd_pass_nothing();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  exec_reserve();
+  exec_reserve(EXEC_RESERVE);
 }
 
 void exec_execute(const char *program, struct state *state, struct failure *failure) {
