@@ -55,6 +55,7 @@ struct flow {
   enum config_overload overload;
   int64_t deadline_ns; /* 0: none */
   bool spin;           /* completion: spin or persistent */
+  bool asks_by_calls;  /* completion: spin: each look at the device takes a call to it */
   bool armed;          /* with it: the oldest running frame will wake the lane */
   bool restart_owed;   /* the first frame of a producer was dropped before the device had it */
   bool device_dead;

@@ -149,6 +149,7 @@ static void set_up_flow(struct session *session) {
   flow->overload = config->overload;
   flow->deadline_ns = config->deadline_ns;
   flow->spin = config->completion != CONFIG_COMPLETION_CALLBACK;
+  flow->asks_by_calls = config->completion == CONFIG_COMPLETION_SPIN;
   flow->tap = session->setup.tap;
   flow->wake = wake_from_sink;
   flow->session = session;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/base/doorbell.h"
+#include "daemon/frame/dispatch.h"
 #include "daemon/measure/clock.h"
 #include "daemon/wire/native.h"
 
@@ -213,6 +214,7 @@ enum channel_progress channel_take(struct channel *channel, int64_t now) {
     if (!take_submission(channel, now)) {
       return CHANNEL_BROKEN;
     }
+    (void)dispatch_turn(channel->flow, now); /* it is on the device before the next one is looked at */
   }
   return channel->submitted + channel->taken != before ? CHANNEL_MOVED : CHANNEL_QUIET;
 }
@@ -268,7 +270,7 @@ void channel_give(struct channel *channel, int64_t now) {
     channel->unheard = true;
   }
   bool sleeps = atomic_load_explicit(&channel->control->client.sleeps, memory_order_relaxed) != 0;
-  channel->awaits = !sleeps && channel->flow->spin;
+  channel->awaits = !sleeps && channel->flow->asks_by_calls;
   if (sleeps) {
     channel_ring(channel);
   }

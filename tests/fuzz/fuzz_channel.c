@@ -152,6 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   slot_ring_init(&rig.flow.ring, SLOTS);
   rig.flow.account = &rig.account;
   rig.flow.input_bytes = rig.flow.output_bytes = 8;
+  rig.flow.withheld = true; /* what is submitted waits until it is run here */
   rig.now = 1000;
   receive_init(&rig.receive, &rig.flow, CONFIG_PROTOCOL_NATIVE, &format, NULL);
   receive_start(&rig.receive);
