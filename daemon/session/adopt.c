@@ -195,13 +195,14 @@ static bool adopt_choices(struct session *session, const struct session_stages *
 }
 
 /* With `reply`: its results go on to the same client, or nowhere. */
-static bool adopt_client(struct session *session, const struct sink *sink, bool *cut) {
+static bool adopt_client(struct session *session, const struct sink *sink) {
+  bool cut;
   if (!sink_adopt(session->sink, sink, session_own_flow, session)) {
     return false;
   }
   bool has_client = session->revival == SESSION_GOES_ON && !session->shares;
   if (has_client && !session->client_gone) {
-    session->attach_reader = reader_adopt(session->sink, reader_left(session->client_at), -1, session_own_flow, session, cut);
+    session->attach_reader = reader_adopt(session->sink, reader_left(session->client_at), -1, session_own_flow, session, &cut);
     has_client = session->attach_reader != NULL;
   }
   session->client_at = session->attach_reader;
@@ -240,8 +241,7 @@ static void drop_memory(struct session *session) {
 }
 
 static bool adopt_all(struct session *session, const struct session *left, const struct sink *sink) {
-  bool cut;
-  if (!left || !sink || !adopt_parts(session, left)) {
+  if (!sink || !adopt_parts(session, left)) {
     return false;
   }
   session->settling = left->account.settling;
@@ -250,7 +250,7 @@ static bool adopt_all(struct session *session, const struct session *left, const
     drop_memory(session);
   }
   lose_whom_it_must(session);
-  return !session->is_reply || adopt_client(session, sink, &cut);
+  return !session->is_reply || adopt_client(session, sink);
 }
 
 /* -- from there on -------------------------------------------------------------------------------------------------- */

@@ -73,7 +73,7 @@ static bool keep_state(struct state *state, enum image_use use) {
   if (fits) {
     fd_store_note(state, all ? use : IMAGE_TELLS);
   }
-  own.unsaid = !fd_table_forget_others() || !all;
+  own.unsaid = !fd_table_forget(false) || !all;
   return fits && all;
 }
 
@@ -116,7 +116,7 @@ void fd_store_withdraw(void) {
   if (front) {
     front->use = IMAGE_TELLS;
   }
-  fd_table_withdraw();
+  fd_table_forget(true);
   own.image = own.image && !systemd_forget(IMAGE, image_born());
 }
 
@@ -183,7 +183,7 @@ enum receipt fd_store_receive(struct failure *failure) {
   if (receipt != RECEIPT_WHOLE) {
     fd_table_close_rest(false);
     fd_table_begin();
-    fd_table_forget_others();
+    fd_table_forget(false);
   }
   return receipt;
 }

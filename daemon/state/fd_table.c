@@ -79,11 +79,6 @@ static struct entry *next_of(const struct entry *entry) {
 
 static int number_of(const struct entry *entry) { return (int)(entry - own.table->entries); }
 
-static struct entry *entry_of(int fd) {
-  bool is_there = fd >= 0 && own.table && (unsigned)fd < own.table->count && own.table->entries[fd].used;
-  return is_there ? &own.table->entries[fd] : NULL;
-}
-
 /* Whether the number is still what it was. */
 static bool has_stayed(int fd, const struct entry *entry) {
   struct stat status;
@@ -177,14 +172,14 @@ unsigned fd_table_needed(void) {
   return needed;
 }
 
-bool fd_table_forget_others(void) {
+bool fd_table_forget(bool wanted_too) {
   bool all = true;
   pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     if (!entry->wanted) {
       let_go(entry);
     }
-    all = (entry->wanted || forget(entry)) && all;
+    all = ((entry->wanted && !wanted_too) || forget(entry)) && all;
   }
   pthread_mutex_unlock(&own.lock);
   return all;
@@ -199,21 +194,13 @@ bool fd_table_keep(bool listeners_only, unsigned room) {
     others += entry->kept != 0 && !entry->wanted;
   }
   if (fd_table_needed() + others > room) { /* else the store would leave out others without a word */
-    fd_table_forget_others();
+    fd_table_forget(false);
   }
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     all = (!entry->wanted || entry->passed || keep(entry)) && all;
   }
   pthread_mutex_unlock(&own.lock);
   return all;
-}
-
-void fd_table_withdraw(void) {
-  pthread_mutex_lock(&own.lock);
-  for (struct entry *entry = NULL; (entry = next_of(entry));) {
-    (void)forget(entry);
-  }
-  pthread_mutex_unlock(&own.lock);
 }
 
 bool fd_table_stay(void) {
@@ -253,11 +240,11 @@ void fd_table_listen(int fd, const char *path, bool passed, const struct stat *f
 void fd_table_leave(int fd, bool is_aside) {
   own.marked = true;
   pthread_mutex_lock(&own.lock);
-  struct entry *entry = entry_of(fd);
-  if (entry && is_aside) {
-    entry->before = fd;
-  } else if (entry) {
-    let_go(entry);
+  bool is_there = fd >= 0 && own.table && (unsigned)fd < own.table->count && own.table->entries[fd].used;
+  if (is_there && is_aside) {
+    own.table->entries[fd].before = fd;
+  } else if (is_there) {
+    let_go(&own.table->entries[fd]);
   }
   pthread_mutex_unlock(&own.lock);
 }

@@ -34,10 +34,8 @@ void fd_table_want(int fd);
 bool fd_table_keep(bool listeners_only, unsigned room);
 /* How many a store has to keep. */
 unsigned fd_table_needed(void);
-/* Takes away all of them. */
-void fd_table_withdraw(void);
-/* Takes away those that are not wanted. False: the manager was not told of all. */
-bool fd_table_forget_others(void);
+/* Takes away those that are not wanted, or all of them. False: the manager was not told of all. */
+bool fd_table_forget(bool wanted_too);
 /* Those that are wanted stay open for the next program; before anything is wanted, all that came. False: not all of them are
  * what they were. */
 bool fd_table_stay(void);
