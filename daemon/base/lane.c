@@ -366,7 +366,7 @@ void lane_join(struct lane *lane, struct runner *runner) {
 
 bool lane_is_own(const struct runner *runner) { return runner->lane->runners == runner && !runner->next; }
 
-bool lane_is_wanted(const struct runner *runner) { return runner->lane->scheduled > 0; }
+bool lane_is_wanted(const struct runner *runner) { return runner->lane->scheduled > (runner->scheduled ? 1U : 0U); }
 
 static void unschedule(struct lane *lane, struct runner *runner) {
   struct lane_queue *queue = runner->queue;

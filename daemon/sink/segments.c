@@ -301,7 +301,7 @@ static void sweep_one(const struct config_pipeline *config, const char *part) {
   }
   if (!segment_repair(part, &closed, problem)) {
     log_event(LOG_CUT, config->name, "%s", problem);
-  } else if (closed.name[0]) {
+  } else if (closed.name[0] && closed.cut > 0) { /* a whole one is finished as if its maker had */
     log_event(LOG_CUT, config->name, "'%s' was left unfinished: it has %" PRIu64 " results; %" PRId64 " bytes were cut off",
               closed.name, closed.entries, closed.cut);
   }

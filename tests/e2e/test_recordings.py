@@ -188,6 +188,7 @@ def test_a_kill_leaves_an_unfinished_segment_that_the_next_start_finishes(place)
         with daemon.producer() as producer:
             feed(daemon, producer, 0, 3)
     assert numbers_of(segments(place)) == [*range(10), 0, 1, 2]
+    assert "was left unfinished: it has 2 results; 100 bytes were cut off" in daemon.log
 
 
 def test_a_segment_that_is_locked_at_the_next_start_is_finished_later(place):
@@ -212,6 +213,7 @@ def test_a_segment_that_is_locked_at_the_next_start_is_finished_later(place):
             feed(daemon, producer, 5, 4)
         wait_until(lambda: not part.exists(), lambda: f"it is finished: {parts(place)}\n{daemon.log}")
     assert numbers_of(segments(place)) == [0, 1, *range(9)]
+    assert "unfinished" not in daemon.log, "nothing of it was cut off"
 
 
 def test_a_segment_that_was_only_made_is_removed_at_the_next_start(place):
