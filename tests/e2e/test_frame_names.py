@@ -56,7 +56,8 @@ def test_a_clients_own_number_stands_beside_it(place):
 
 
 def test_lines_of_json_and_recordings_say_the_same_names(place):
-    entries = {"cam0": pipeline(FORMAT, stages=[{"stats": {}}], sink={"protocol": "json"}, record={"file": str(place / "in-%H%M%S.raw")})}
+    record = {"file": str(place / "in-%H%M%S.raw"), "memory": "8MiB"}
+    entries = {"cam0": pipeline(FORMAT, stages=[{"stats": {}}], sink={"protocol": "json"}, record=record)}
     with Daemon(place, entries) as daemon, daemon.reader() as reader, reader.socket.makefile() as told:
         lines = []
         for _ in range(2):

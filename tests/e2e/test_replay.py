@@ -18,9 +18,12 @@ from harness.store import start
 # -- what comes in ----------------------------------------------------------------------------------------------------
 
 
+MEMORY = "8MiB"
+
+
 def recording(place, stages=(), format=None, **record):
-    """A pipeline whose results go nowhere."""
-    record = {"file": str(place / "in-%Y%m%d-%H%M%S.raw"), **record}
+    """A pipeline whose results go nowhere. The daemon has the memory of a recording from the start, hence little of it."""
+    record = {"file": str(place / "in-%Y%m%d-%H%M%S.raw"), "memory": MEMORY, **record}
     return {"cam0": pipeline(format or FORMAT, stages=stages, sink={"file": "/dev/null"}, record=record)}
 
 
@@ -72,7 +75,7 @@ def test_an_upgrade_costs_a_recording_no_frame(place):
     """The frames are so large that some wait to be written when the next process takes over."""
     large, count = 1 << 20, 200
     frames = numbered(count, large).tobytes()
-    with Daemon(place, recording(place, format={"dtype": "uint8", "shape": [large]})) as daemon:
+    with Daemon(place, recording(place, format={"dtype": "uint8", "shape": [large]}, memory="256MiB")) as daemon:
         with daemon.producer() as producer:
             sending = Background(producer.send, frames)
             daemon.signal(signal.SIGUSR2)
@@ -197,7 +200,7 @@ MOTION = [{"motion": {"output": "mask", "rate": 0.3, "threshold": 25}}]
 @pytest.fixture
 def recorded_results(place):
     """(a recording, the results of its frames when they came) of a pipeline with motion and of two producers."""
-    record = {"file": str(place / "in-%Y%m%d-%H%M%S.raw")}
+    record = {"file": str(place / "in-%Y%m%d-%H%M%S.raw"), "memory": MEMORY}
     entries = {"cam0": pipeline(PICTURE, stages=MOTION, sink={"file": str(place / "results")}, record=record)}
     with Daemon(place, entries) as daemon:
         for turn in range(2):
@@ -253,7 +256,7 @@ def test_a_replay_takes_as_long_as_the_recording(place):
 def test_frames_that_came_too_late_are_late_in_each_replay(place):
     """Their age is that of the recording, however long a frame waits here."""
     native = {"protocol": "native"}
-    record = {"file": str(place / "in-%Y%m%d-%H%M%S.raw")}
+    record = {"file": str(place / "in-%Y%m%d-%H%M%S.raw"), "memory": MEMORY}
     entries = {"cam0": pipeline(FORMAT, source=native, sink={"file": "/dev/null"}, record=record)}
     with Daemon(place, entries) as daemon:
         with Native(daemon.path("cam0", "source"), PRODUCER) as producer:
