@@ -177,7 +177,7 @@ def test_while_a_broker_hangs_a_sink_that_drops_leaves_the_pipeline(place, serve
         with daemon.producer() as producer:
             server.process.send_signal(signal.SIGSTOP)
             producer.send(numbered(1, SIZE).tobytes())
-            wait_until(lambda: "the broker does not answer" in link.log, lambda: link.log)
+            wait_until(lambda: any(why in link.log for why in ("the broker does not answer", "Stale Connection")), lambda: link.log)
             link.wait("it has left", lambda view: not view["broker_up"] and not view["pipeline_up"])
             wait_until(lambda: not daemon.view()["links"]["sink"]["connected"], "the daemon is told", 20)
             producer.send(numbered(20, SIZE).tobytes())

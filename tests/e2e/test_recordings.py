@@ -299,7 +299,8 @@ def test_kills_under_a_manager_lose_no_result_of_a_segment(place, store):
             daemon.wait_view("it is written", lambda view: view["frames"]["emitted"] > 60 * number, "file")
             store.kill(daemon)
         daemon.account("file", came=400, emitted=400)
-    [index] = place.glob("*.part.index")  # the last one is left to the next process
+        wait_until(lambda: len(list(place.glob("*.part.index"))) == 1, "all but the last one are finished")
+    [index] = place.glob("*.part.index")  # which is left to the next process
     _, unfinished = read_index(index)
     assert numbers_of(segments(place, owner=b"file")) + [entry[2] for entry in unfinished] == list(range(400))
 

@@ -300,8 +300,8 @@ def test_a_long_trace_with_clients_who_do_not_read(place):
 
             def take_little():
                 """Of an answer of which nothing is taken for 5 s, the rest is not sent."""
-                while not enough.wait(0.2):
-                    assert slow.recv(1 << 14)
+                while not enough.wait(0.5):
+                    assert slow.recv(1 << 13)
             taking = Background(take_little)
             daemon.wait_view("frames go on", lambda view: view["frames"]["in"] > before + 1000)
 
