@@ -309,7 +309,7 @@ run-parity: $(unit_folder)/gpu-parity
 slow_asan := 3
 slow_tsan := 6
 slow_coverage := 2
-e2e: programs $(run_stage) $(drive_client) $(fail_call) ## runs the end-to-end tests with the programs of VARIANT; PYTEST='-k raw' chooses
+e2e: programs $(run_stage) $(drive_client) $(fail_call) ## runs the end-to-end tests with the programs of VARIANT; PYTEST='-k raw --processes 4' chooses, and how many at a time
 	@PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache FRAMED_SLOW=$${FRAMED_SLOW:-$(or $(slow_$(VARIANT)),1)} \
 	 FRAMED_BINARY=$(CURDIR)/$(bin)/framed FRAMECTL=$(CURDIR)/$(bin)/framectl \
 	 FRAMEBENCH=$(CURDIR)/$(bin)/framebench \
@@ -319,10 +319,13 @@ e2e: programs $(run_stage) $(drive_client) $(fail_call) ## runs the end-to-end t
 	 $(PYTHON) -m pytest tests/e2e -q $(PYTEST)
 
 soak_seconds ?= 900
+steady = $(shell setarch -R true 2>/dev/null && echo setarch -R) # as in tests/steps.sh
 soak_e2e = FRAMED_SOAK=1 $(MAKE) --no-print-directory e2e
-soak: ## runs the long tests, more than an hour: load for soak_seconds (900) twice, alone; then side by side every call failing in turn and 10,000 states that make no sense, and 1,000 reloads, 100 upgrades, kills under each kind of client, and 200 kills and 100 restarts by systemd; figures of the load into build/soak-*.json
+soak: ## runs the long tests, more than an hour: each end-to-end test with ASan and with TSan; load for soak_seconds (900) twice, alone; then side by side every call failing in turn and 10,000 states that make no sense, and 1,000 reloads, 100 upgrades, kills under each kind of client, and 200 kills and 100 restarts by systemd; figures of the load into build/soak-*.json
 	@tools/setup.sh build check
 	@+$(MAKE) --no-print-directory VARIANT=check programs unit-programs
+	@+$(steady) $(MAKE) --no-print-directory VARIANT=asan e2e PYTEST="--processes 4 -m 'not (slow or plain or measures or waits or threads)' $(PYTEST)"
+	@+$(steady) $(MAKE) --no-print-directory VARIANT=tsan e2e PYTEST="--processes 4 -m 'not (slow or plain or measures or waits or memory)' $(PYTEST)"
 	@+FRAMED_SOAK_SECONDS=$(soak_seconds) FRAMED_SOAK_RESULTS=$(CURDIR)/build $(soak_e2e) PYTEST="-k test_soak -s $(PYTEST)"
 	@+$(MAKE) --no-print-directory -j2 --output-sync=target soak-failures soak-handovers
 .PHONY: soak-failures soak-handovers
@@ -335,11 +338,11 @@ soak-handovers:
 	@+$(soak_e2e) VARIANT=check PYTEST="-k test_kill $(PYTEST)"
 	@FRAMED_SOAK=1 tests/systemd/run.sh -k under_load -s
 
-quick: ## sets up, builds, and runs the unit tests with and without ASan and each end-to-end test but the slowest, in some minutes
+quick: ## sets up, builds, and runs the unit tests with and without ASan and each end-to-end test but the slowest, in four minutes
 	@tools/setup.sh build check
 	@tests/quick.sh
 
-check: ## sets up and runs every test that needs no GPU
+check: ## sets up and runs every test that needs no GPU, a third of those with real programs also with ASan and TSan, in a quarter of an hour
 	@tools/setup.sh build check
 	@tests/check.sh
 

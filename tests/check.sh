@@ -4,38 +4,38 @@
 cd "$(dirname "$0")/.."
 # shellcheck source=tests/steps.sh
 . tests/steps.sh check
-left_out "and what needs a GPU, 'make check-gpu'"
+left_out "and what needs a GPU, 'make check-gpu', and with each sanitizer two of three end-to-end tests, 'make soak'"
 [ -n "${NVCC:-}" ] || left_out "no nvcc to build kernels with"
 
+step "build of the check variant" variant check -j2 programs unit-programs
 step "release build, warnings are errors" make --no-print-directory -j2 programs
-for name in check asan tsan; do
-  step "build of the $name variant" variant "$name" -j2 programs unit-programs
-done
-step "build of the fuzz targets" variant fuzz -j2 fuzz-programs
-step "what end-to-end tests there are" variant check e2e PYTEST=--collect-only
-step "installation" tests/install.sh || true
-step "the unit's sandbox" tests/gpu/sandbox.sh cpu || true
 
 mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
 
-# Of tests with many sets of parameters some will do with a sanitizer, since their threads and most of their ways are the same.
-sanitized='"not (slow or plain or measures or waits or threads)"'
-
-threads_and_services() {
-  step "unit tests with TSan" variant tsan -j3 -k --output-sync=target unit || true
-  step "end-to-end tests with TSan" end_to_end tsan 3 '--one-in 10 -m "not (slow or plain or measures or waits or memory)"' || true
-  FUZZ_JOBS=1 FUZZ_SECONDS=3 step "fuzzing" "${steady[@]}" tests/fuzz/run.sh "${targets[@]}" || true
-  step "systemd tests" tests/systemd/run.sh || true
-  step "package tests" tests/packaging/run.sh || true
-  FRAMED_SLOW=2 step "end-to-end tests that measure" end_to_end check 1 '-m measures' || true
-}
-
-memory_and_the_rest() {
-  step "unit tests with ASan" variant asan -j3 -k --output-sync=target unit || true
-  step "end-to-end tests with ASan" end_to_end asan 3 "--one-in 5 -m $sanitized" || true
-  FRAMED_SLOW=2 step "end-to-end tests with other parameters" end_to_end check 4 "--but-one-in 5 -m $sanitized" || true
-  FRAMED_SLOW=2 step "the rest of the end-to-end tests" end_to_end check 4 '-m "(slow or plain or waits or threads) and not measures"' || true
+# Every test runs without a sanitizer, and one in three of each file with each of them, not the same ones: threads and ways are
+# much the same in the tests of a file. Three rows of steps at a time, since tests wait for most of theirs.
+plain() {
+  FRAMED_SLOW=3 step "end-to-end tests" end_to_end check 6 '-m "not measures"' || true
   step "unit tests" variant check -j3 -k --output-sync=target unit || true
 }
-beside threads_and_services memory_and_the_rest
+
+measures_and_services() {
+  FRAMED_SLOW=3 step "end-to-end tests that measure" end_to_end check 1 '-m measures' || true
+  step "installation" tests/install.sh || true
+  step "the unit's sandbox" tests/gpu/sandbox.sh cpu || true
+  step "systemd tests" tests/systemd/run.sh || true
+  step "package tests" tests/packaging/run.sh || true
+}
+
+sanitizers() {
+  step "build of the asan variant" variant asan -j2 programs unit-programs || return
+  step "unit tests with ASan" variant asan -j3 -k --output-sync=target unit || true
+  step "end-to-end tests with ASan" end_to_end asan 4 '--part 0/3 --one-in 5 -m "not (slow or plain or measures or waits or threads)"' || true
+  step "build of the tsan variant" variant tsan -j2 programs unit-programs || return
+  step "unit tests with TSan" variant tsan -j3 -k --output-sync=target unit || true
+  step "end-to-end tests with TSan" end_to_end tsan 4 '--part 1/3 --one-in 5 -m "not (slow or plain or measures or waits or memory)"' || true
+  step "build of the fuzz targets" variant fuzz -j2 fuzz-programs || return
+  FUZZ_JOBS=1 FUZZ_SECONDS=3 step "fuzzing" "${steady[@]}" tests/fuzz/run.sh "${targets[@]}" || true
+}
+beside plain measures_and_services sanitizers
 again

@@ -6,19 +6,18 @@ cd "$(dirname "$0")/.."
 
 left_out "and what only 'make check' runs"
 
-step "release build" make --no-print-directory -j2 programs
 step "build of the check variant" variant check -j2 programs unit-programs
-step "build of the unit tests with ASan" variant asan -j2 unit-programs
-step "what end-to-end tests there are" variant check e2e PYTEST=--collect-only
 
-unit_tests() {
+builds_and_unit_tests() {
+  step "build of the unit tests with ASan" variant asan -j2 unit-programs || return
   step "unit tests" variant check -j3 -k --output-sync=target unit || true
   step "unit tests with ASan" variant asan -j3 -k --output-sync=target unit || true
+  step "release build" make --no-print-directory -j2 programs || true
 }
 end_to_end_tests() {
   # Of tests with many sets of parameters some will do here.
-  FRAMED_SLOW=2 step "end-to-end tests" end_to_end check 6 '--one-in 3 -m "not (slow or measures)"' \
+  FRAMED_SLOW=3 step "end-to-end tests" end_to_end check 10 '--one-in 3 -m "not (slow or measures)"' \
     "slow, measures, or another set of parameters" || true
 }
-beside unit_tests end_to_end_tests
+beside builds_and_unit_tests end_to_end_tests
 again

@@ -1,5 +1,5 @@
 # What tests/check.sh and tests/quick.sh share: steps that say a line and their summaries if all is well, and everything if it is
-# not; end-to-end tests that several processes share; and the line at the end. Read by `. tests/steps.sh NAME`.
+# not; end-to-end tests in several processes; and the line at the end. Read by `. tests/steps.sh NAME`.
 # shellcheck shell=bash
 set -euo pipefail
 export WERROR=1
@@ -41,12 +41,14 @@ step() {
   return $status
 }
 
-# beside FUNCTION FUNCTION: two functions of steps at a time; of what fails in them the verdict knows.
+# beside FUNCTION...: functions of steps at a time; of what fails in them the verdict knows.
 beside() {
-  "$1" &
-  local first=$!
-  "$2" || true
-  wait $first || true
+  local each running=()
+  for each in "$@"; do
+    "$each" &
+    running+=($!)
+  done
+  for each in "${running[@]}"; do wait "$each" || true; done
 }
 
 # The sanitizers of older compilers do not bear the address randomisation of newer kernels.
@@ -61,29 +63,16 @@ variant() { # VARIANT TARGET...
 # left_out WORDS: for the verdict, either REASON: NUMBER or what cannot be counted.
 left_out() { echo "$*" >>"$logs/left-out"; }
 
-# end_to_end VARIANT PROCESSES ARGUMENTS [REASON]: processes each take the next test that none has begun: many at once, since
-# tests wait for most of their time. Of a process in which all passed only the end is shown. For REASON the others are left out.
-# A few that failed, and not by a sanitizer's report, get a second try in again(), when nothing runs beside them.
+# end_to_end VARIANT PROCESSES ARGUMENTS [REASON]: many processes, since tests wait for most of their time. For REASON the others
+# are left out. A few that failed, and not by a sanitizer's report, get a second try in again(), when nothing runs beside them.
 end_to_end() {
-  local folder status=0 number pids=()
-  folder=$(mktemp -d "$logs/shared.XXXXXX")
-  mkdir "$folder/begun"
-  for number in $(seq "$2"); do
-    variant "$1" e2e PYTEST="--share $folder/begun $3" >"$folder/$number" 2>&1 &
-    pids+=($!)
-  done
-  for number in $(seq "$2"); do
-    if wait "${pids[number - 1]}"; then
-      sed -n '/short test summary/,$p; /^[0-9]* [a-z].* in [0-9.]*s/p' "$folder/$number" | uniq
-    else
-      [ $status = 2 ] || status=1
-      grep -qE '^[0-9]+ (failed|error)' "$folder/$number" || status=2
-      cat "$folder/$number"
-    fi
-  done
-  [ -z "${4:-}" ] || left_out "$4: $(grep -oE '[0-9]+ deselected' "$folder/1" | grep -oE '^[0-9]+' || echo 0)"
-  if [ $status = 1 ] && [ -e "$folder/begun/failed" ] && [ ! -e "$folder/begun/certain" ] && [ "$(sort -u "$folder/begun/failed" | wc -l)" -le 5 ]; then
-    cat "$folder/begun/failed" >>"$logs/again.$1"
+  local folder status=0
+  folder=$(mktemp -d "$logs/failed.XXXXXX")
+  variant "$1" e2e PYTEST="--processes $2 --failed $folder $3" >"$folder/log" 2>&1 || status=$?
+  cat "$folder/log"
+  [ -z "${4:-}" ] || left_out "$4: $(grep -oE '[0-9]+ deselected' "$folder/log" | grep -oE '^[0-9]+' || echo 0)"
+  if [ -e "$folder/failed" ] && [ ! -e "$folder/certain" ] && ! grep -q '^INTERNALERROR' "$folder/log" && [ "$(sort -u "$folder/failed" | wc -l)" -le 5 ]; then
+    cat "$folder/failed" >>"$logs/again.$1"
     return 0
   fi
   return $status

@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from harness import limit
+from harness import limit, side_by_side
 from harness.store import Store
 
 LIMIT_S = 60
@@ -17,51 +17,54 @@ LIMIT_S = 60
 def pytest_addoption(parser):
     parser.addoption("--one-in", type=int, default=1, metavar="N",
                      help="of each test's sets of parameters run about one in N, at least one, and the same ones each time")
-    parser.addoption("--but-one-in", type=int, metavar="N", help="run those that --one-in N leaves out")
-    parser.addoption("--share", type=pathlib.Path, metavar="FOLDER",
-                     help="run only what no other process has begun that was given the same folder; its file `failed` gets the names of tests "
-                     "that failed, a line for each report, and `certain` those that a sanitizer reported")
+    parser.addoption("--part", type=lambda text: tuple(map(int, text.split("/"))), default=(0, 1), metavar="I/N",
+                     help="of each file's tests run about one in N, at least one, and others for each I from 0 to N - 1")
+    parser.addoption("--processes", type=int, metavar="N", help="run in N processes, each of which takes the next test that none has begun")
+    parser.addoption("--failed", type=pathlib.Path, metavar="FOLDER",
+                     help="add the names of tests that failed to its file `failed`, a line for each report, and those that a sanitizer "
+                     "reported to `certain`")
     parser.addoption("--only", type=pathlib.Path, metavar="FILE", help="run only the tests whose names are lines of the file")
 
 
+def some(names, chances, turn=0):
+    """Of the names about one in so many, at least one, and the same ones each time."""
+    names = list(dict.fromkeys(names))
+    return [name for name in names if zlib.crc32(name.encode()) % chances == turn] or names[turn % len(names):][:1]
+
+
+def test_of(name):
+    return name.partition("[")[0]
+
+
+def group(names, key):
+    groups = {}
+    for name in names:
+        groups.setdefault(key(name), []).append(name)
+    return groups
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    chosen, others = {}, config.getoption("--but-one-in")
-    chances = others or config.getoption("--one-in")
-    for item in items:
-        chosen.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {item for sets in chosen.values()
-            for item in [one for one in sets if zlib.crc32(one.nodeid.encode()) % chances == 0] or sets[:1]}
-    if others:
-        kept = set(items) - kept
+    """Chooses among those that -k and -m leave."""
+    turn, parts = config.getoption("--part")
     only = config.getoption("--only")
     if only:
-        named = only.read_text().splitlines()
-        kept = {item for item in items if item.nodeid in named}
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = [item for item in items if item in kept]
-
-
-def begin(folder, number):
-    """Whether this process is the first to begin that test."""
-    try:
-        (folder / str(number)).touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
+        kept = set(only.read_text().splitlines())
+    else:
+        tests = group([item.nodeid for item in items], test_of)
+        of_files = group(tests, lambda name: name.partition("::")[0])
+        kept = {name for file in of_files.values() for test in some(file, parts, turn) for name in some(tests[test], config.getoption("--one-in"))}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
+    items[:] = [item for item in items if item.nodeid in kept]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session):
-    """Processes that share their tests take one after the other, each the next that none has begun."""
-    folder = session.config.getoption("--share")
-    if not folder or session.config.option.collectonly or session.testsfailed:
+    """Takes the place of pytest's own where several processes are to run the tests."""
+    processes = session.config.getoption("--processes")
+    if not processes or session.config.option.collectonly or session.testsfailed:
         return None
-    mine = (item for number, item in enumerate(session.items) if begin(folder, number))
-    item = next(mine, None)
-    while item:
-        following = next(mine, None)
-        session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        item = following
+    side_by_side.run(session, processes)
     return True
 
 
@@ -69,7 +72,7 @@ def pytest_runtestloop(session):
 def pytest_runtest_makereport(item, call):
     """Notes which tests failed, for a second try without others beside them. What a sanitizer saw once needs no second."""
     report = (yield).get_result()
-    folder = item.config.getoption("--share")
+    folder = item.config.getoption("--failed")
     if folder and report.failed:
         certain = "Sanitizer" in f"{report.longrepr}{report.sections}"
         with open(folder / ("certain" if certain else "failed"), "a", encoding="utf-8") as file:
