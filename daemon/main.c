@@ -249,8 +249,8 @@ static enum file_change compare_file(const char *path, const struct config *conf
   return change;
 }
 
-/* What was left is of no use: this process begins anew, or ends. What was handed over came with descriptors that only another
- * image of the program is rid of. Returns the status where the process ends. */
+/* What was left is of no use. True: the process ends; else it begins anew, by another image of the program where what was left
+ * came from one, whose descriptors this one is not rid of. */
 static bool give_up(const char *why, const char *keys, bool ends, enum exit_status *status) {
   bool begins_here = !ends && state_left()->by_manager;
   sigset_t held;

@@ -79,6 +79,7 @@ static bool open_image(void) {
   image.fd = fd;
   image.base = base;
   image.used = IMAGE_FRONT / PAGE + 1;
+  (void)madvise(image.base + image.used * PAGE, (image.most - image.used) * PAGE, MADV_DONTDUMP); /* a core fills holes */
   struct head *head = base;
   head->base = (uintptr_t)base;
   head->born = (uint64_t)clock_now();
@@ -96,6 +97,7 @@ static struct record *take_record(uint64_t pages) {
     *link = record->next;
   } else if ((image.base || open_image()) && image.used + pages <= image.most) {
     record = (struct record *)(image.base + image.used * PAGE);
+    (void)madvise(record, pages * PAGE, MADV_DODUMP);
     image.used += pages;
   }
   return record;
@@ -183,7 +185,7 @@ bool image_look_into(int fd) {
   void *base = left.bytes < FEWEST_PAGES * PAGE
                    ? MAP_FAILED
                    : mmap(NULL, left.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-  left.base = base != MAP_FAILED ? base : NULL;
+  left.base = base != MAP_FAILED && madvise(base, left.bytes, MADV_DONTDUMP) == 0 ? base : NULL;
   const struct head *head = (const struct head *)left.base;
   if (head && strncmp(head->version, state_version(version), STATE_VERSION_TEXT) != 0) {
     forget_left();

@@ -1,5 +1,6 @@
 /* The image: a record is found by its address as long as it is its owner's, and damage is never read beyond what is there. */
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -48,6 +49,33 @@ START_TEST(another_owner_finds_nothing_of_the_one_before) {
 }
 END_TEST
 
+/* How much of the memory that is called so a core would take, with its holes. */
+static size_t dumped(void) {
+  FILE *maps = fopen("/proc/self/smaps", "r");
+  char line[512];
+  size_t all = 0, one = 0;
+  unsigned long begin, end;
+  ck_assert_ptr_nonnull(maps);
+  while (fgets(line, sizeof line, maps)) {
+    if (sscanf(line, "%lx-%lx ", &begin, &end) == 2) {
+      one = strstr(line, "framed:image") ? end - begin : 0;
+    }
+    all += strncmp(line, "VmFlags:", 8) == 0 && !strstr(line, " dd") ? one : 0;
+  }
+  fclose(maps);
+  return all;
+}
+
+START_TEST(a_core_takes_what_was_used) {
+  void *one = image_new(IMAGE_ROOM, LARGE);
+  ck_assert_uint_ge(dumped(), LARGE);
+  look();
+  ck_assert_uint_le(dumped(), 3 * LARGE);
+  image_free(one);
+  image_look_away();
+}
+END_TEST
+
 START_TEST(more_than_there_can_be_is_refused) {
   ck_assert_ptr_null(image_new(IMAGE_ROOM, (size_t)1 << 40));
   ck_assert_ptr_null(image_new(IMAGE_ROOM, SIZE_MAX));
@@ -85,6 +113,7 @@ Suite *image_suite(void) {
   TCase *cases = tcase_create("all");
   tcase_add_test(cases, a_record_is_found_by_its_address);
   tcase_add_loop_test(cases, another_owner_finds_nothing_of_the_one_before, 0, 2);
+  tcase_add_test(cases, a_core_takes_what_was_used);
   tcase_add_test(cases, more_than_there_can_be_is_refused);
   tcase_add_test(cases, an_address_may_be_anything);
   tcase_add_test(cases, what_is_none_is_not_looked_into);
