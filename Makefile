@@ -292,14 +292,15 @@ $(fail_call): $(wildcard tests/injection/*.c tests/injection/*.h) $(out)/flags
 unit-programs: $(unit_programs) $(gpu_tests) $(run_stage) $(drive_client) $(fail_call)
 
 # A program with other threads waits at its end for what they do meanwhile: a second, if it is not told otherwise.
-unit_tsan := TSAN_OPTIONS=atexit_sleep_ms=20
+unit_tsan := TSAN_OPTIONS=atexit_sleep_ms=20 CK_EXCLUDE_TAGS=no-threads
 # What a stage computes is the same in all threads: how frames come to them, TSan sees in the other programs. And what passes
 # with ASan need not pass the same once more without.
 unit_runs := $(unit_programs:%=run-%) $(if $(filter tsan check,$(VARIANT)),,run-parity)
-.PHONY: $(unit_runs)
+.PHONY: $(unit_runs) unit-rooms run-parity
 # The tests of these leave nothing behind, and one process does for all of them where its end takes as long as many tests.
 unit_together := $(patsubst %,run-$(unit_folder)/unit-%,config cuda libframed measure)
 unit: $(unit_runs) ## runs the unit tests of VARIANT (best with VARIANT=check, asan or tsan), with -j side by side
+unit-rooms: $(unit_programs:%=run-%)
 $(unit_programs:%=run-%): run-%: %
 	@echo "== $<"; $(unit_$(VARIANT)) $(if $(filter asan tsan,$(VARIANT)),$(if $(filter $@,$(unit_together)),CK_FORK=no timeout 300)) $<
 run-parity: $(unit_folder)/gpu-parity

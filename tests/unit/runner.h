@@ -12,6 +12,9 @@
     }                                                                                                                          \
   } while (0)
 
+/* The tag of cases that are long and of which TSan would see nothing new: it leaves them out. */
+#define NO_THREADS "no-threads"
+
 struct unit_suite {
   const char *name;
   Suite *(*make)(void);

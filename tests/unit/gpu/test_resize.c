@@ -1,6 +1,7 @@
 /* resize, against positions and areas worked out in double precision, plane by plane. */
 #include "gpu/stages/resize/resize.h"
 #include "tests/unit/gpu/stage_fixture.h"
+#include "tests/unit/runner.h"
 
 #include <check.h>
 #include <math.h>
@@ -277,7 +278,6 @@ Suite *resize_suite(void) {
   tcase_add_loop_test(test, every_filter_agrees_with_the_formula_between_small_sizes, 0, FORMATS);
   tcase_add_loop_test(test, squares_of_pixels_agree_with_the_formula, 0, FORMATS);
   tcase_add_loop_test(test, bilinear_to_half_is_what_mixing_gives, 0, 2);
-  tcase_add_loop_test(test, large_odd_sizes_agree_with_the_formula, 0, FORMATS);
   tcase_add_test(test, the_same_size_changes_nothing);
   tcase_add_loop_test(test, the_same_size_keeps_what_is_no_number_where_it_is, RESIZE_NEAREST, RESIZE_AREA + 1);
   tcase_add_test(test, letterbox_keeps_proportions_between_level_bars);
@@ -285,5 +285,10 @@ Suite *resize_suite(void) {
   tcase_add_loop_test(test, bars_of_yuv_are_black_by_default_and_have_no_colour, 0, 2);
   tcase_add_test(test, formats_without_planes_of_pixels_are_refused);
   suite_add_tcase(suite, test);
+  TCase *large = tcase_create("large");
+  tcase_set_timeout(large, 120);
+  tcase_set_tags(large, NO_THREADS);
+  tcase_add_loop_test(large, large_odd_sizes_agree_with_the_formula, 0, FORMATS);
+  suite_add_tcase(suite, large);
   return suite;
 }

@@ -1,6 +1,7 @@
 /* sobel, against the sums written out over a mirrored image. */
 #include "gpu/stages/sobel.h"
 #include "tests/unit/gpu/stage_fixture.h"
+#include "tests/unit/runner.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -90,9 +91,13 @@ Suite *sobel_suite(void) {
   TCase *test = tcase_create("sobel");
   tcase_set_timeout(test, 120);
   tcase_add_loop_test(test, every_output_is_the_sum_written_out, SOBEL_MAGNITUDE, SOBEL_Y + 1);
-  tcase_add_loop_test(test, a_large_odd_image_has_the_same_sums, SOBEL_MAGNITUDE, SOBEL_Y + 1);
   tcase_add_test(test, a_flat_image_has_no_edges);
   tcase_add_test(test, colour_is_refused_with_what_to_do);
   suite_add_tcase(suite, test);
+  TCase *large = tcase_create("large");
+  tcase_set_timeout(large, 120);
+  tcase_set_tags(large, NO_THREADS);
+  tcase_add_loop_test(large, a_large_odd_image_has_the_same_sums, SOBEL_MAGNITUDE, SOBEL_Y + 1);
+  suite_add_tcase(suite, large);
   return suite;
 }

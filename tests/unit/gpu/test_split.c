@@ -3,6 +3,7 @@
 #include "gpu/backend.h"
 #include "gpu/stages/fault.h"
 #include "tests/unit/gpu/rig.h"
+#include "tests/unit/runner.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -192,12 +193,16 @@ Suite *split_suite(void);
 Suite *split_suite(void) {
   Suite *suite = suite_create("split");
   TCase *group = tcase_create("bands");
-  tcase_add_loop_test(group, bands_are_the_frame, 0, 8);
+  tcase_add_loop_test(group, bands_are_the_frame, 0, 1);
   tcase_add_test(group, what_needs_the_whole_frame_is_refused);
   tcase_add_test(group, its_program_is_refused_too);
   tcase_add_test(group, it_is_one_device);
   tcase_add_test(group, a_late_frame_is_late_everywhere);
   tcase_add_loop_test(group, one_dead_device_is_the_end_of_the_frame, 0, 3);
   suite_add_tcase(suite, group);
+  TCase *others = tcase_create("bands of other chains");
+  tcase_set_tags(others, NO_THREADS);
+  tcase_add_loop_test(others, bands_are_the_frame, 1, 8);
+  suite_add_tcase(suite, others);
   return suite;
 }

@@ -236,6 +236,7 @@ Suite *adopt_suite(void) {
   Suite *suite = suite_create("adopt");
   TCase *cases = tcase_create("session_adopt");
   tcase_set_timeout(cases, 120);
+  tcase_set_tags(cases, NO_THREADS);
   tcase_add_loop_test(cases, it_makes_sense_after_each_instruction, 0, 2);
   suite_add_tcase(suite, cases);
   return suite;
