@@ -100,6 +100,8 @@ void gpu_tell_of_thread(pthread_t thread);
 /* Begins a thread that takes no signals: those belong to the threads of the daemon. 0, or why not, as pthread_create() says. */
 int gpu_thread_new(pthread_t *thread, const char *name, void *(*work)(void *context), void *context);
 void gpu_note_begun(void);
+/* Waits until the image before this one has let go of its devices: see gpu_leave(). */
+void gpu_await_left(void);
 
 #ifdef FRAMED_FAULTS
 bool gpu_fault_has_lost(unsigned device); /* see stages/fault.h */

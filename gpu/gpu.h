@@ -45,6 +45,11 @@ void gpu_begin(const char *address);
 bool gpu_has_begun(void); /* with one at least: its driver has descriptors of its own from then on */
 /* Before another image follows: leaves in the environment what gpu_begin() needs there. */
 void gpu_leave_environment(void);
+/* At the last moment, when all other threads stand still and signals are blocked: the devices are let go of while that image
+ * begins. */
+void gpu_leave(void);
+/* After gpu_leave(): there is no other image after all. */
+void gpu_stay(void);
 
 /* Who is told of each thread that computes frames or puts them on a GPU, beside those that submit them, before it has any
  * (NULL: nobody). While there are no programs; it is called by threads that set up. */
@@ -53,7 +58,8 @@ void gpu_on_thread(gpu_new_thread *told, void *context);
 
 /* Says how many slots the programs on one device will have, so that each has a hardware queue of its own (there are 32 at
  * most). Every queue makes a process slower to start and to end: by 15 ms and 10 ms on an H200. Without this call there are as
- * many as the driver makes by itself (8). Call before the first device is opened: the driver looks only then. */
+ * many as the driver makes by itself (8). Call before the first device is opened: the driver looks only then. A later call is
+ * for the next image of this process. */
 void gpu_expect(unsigned slots);
 
 /* Opens device `index`. AUTO takes CUDA where an NVIDIA device node exists and CPU only where none does: a

@@ -57,6 +57,7 @@ bool gpu_chain_runs(const struct gpu_chain *chain, enum gpu_backend_choice choic
 
 struct gpu_device *gpu_open_calibrated(enum gpu_backend_choice choice, unsigned index, unsigned workers,
                                        const struct gpu_calibration *known, struct gpu_error *error) {
+  gpu_await_left();
   return is_cuda(choice) ? cuda_open(index, known, error) : cpu_open(index, workers, error);
 }
 

@@ -36,8 +36,9 @@ extern const char *const engine_absence_names[];
  * engine of the process before lay, which knew something about them; or NULL. A device that cannot be opened is left out, if
  * every pipeline has another one. Blocks. NULL on error. */
 struct engine *engine_open(const struct config *config, const struct engine *left, struct failure *failure);
-/* Before an orderly end: what was measured of the devices is for the next process to know. */
-void engine_keep(struct engine *engine);
+/* Before an orderly end: what was measured of the devices is for the next process to know, and how many slots are to be on
+ * each. */
+void engine_keep(struct engine *engine, const struct config *config);
 /* What `left`, the engine of the process before, knows of devices that are left out is what this one knows: for the next image,
  * which takes it up once more. */
 bool engine_keep_absents(const struct engine *engine, const struct engine *left);

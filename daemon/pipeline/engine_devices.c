@@ -224,16 +224,6 @@ void engine_begin(const struct engine *address) {
   }
 }
 
-/* While lanes run they may be measured at this moment. */
-void engine_keep(struct engine *engine) {
-  gpu_leave_environment();
-  for (unsigned i = 0; i < engine->device_count; i++) {
-    struct known *known = &engine->known[engine->devices[i].index];
-    gpu_calibration(engine->devices[i].device, &known->calibration);
-    known->is_known = true;
-  }
-}
-
 /* -- opening ------------------------------------------------------------------------------------------------------------------
  */
 
@@ -369,6 +359,17 @@ bool engine_open_devices(struct engine *engine, const struct config *config, con
     listen_to_driver(engine);
   }
   return opened;
+}
+
+/* While lanes run they may be measured at this moment. */
+void engine_keep(struct engine *engine, const struct config *config) {
+  gpu_expect(most_slots(engine, config));
+  gpu_leave_environment();
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    struct known *known = &engine->known[engine->devices[i].index];
+    gpu_calibration(engine->devices[i].device, &known->calibration);
+    known->is_known = true;
+  }
 }
 
 void engine_close_devices(struct engine *engine) {

@@ -94,7 +94,7 @@ static struct state *handover_put(struct server *server, bool program, bool live
     pipeline_keep(server->pipelines[i], live);
   }
   if (!live) {
-    engine_keep(server->engine);
+    engine_keep(server->engine, server->config);
   }
   return make_state(server, program);
 }

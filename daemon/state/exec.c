@@ -15,6 +15,7 @@
 #include "daemon/state/fd_table.h"
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
+#include "gpu/gpu.h"
 
 #define VARIABLE "FRAMED_STATE"
 #define SELF     "/proc/self/exe"
@@ -120,9 +121,11 @@ static bool exec_run(const char *program, struct failure *failure) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   bool passed_on = systemd_pass_on();
   if (passed_on) {
+    gpu_leave();
     execv(program, call.argv);
   }
   int error = errno;
+  gpu_stay();
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (!passed_on) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to hand over");

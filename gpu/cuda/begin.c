@@ -68,7 +68,9 @@ static unsigned begun_count;
 static void *begin_device(void *context) {
   const struct beginning *beginning = context;
   int index;
-  if (cudaDeviceGetByPCIBusId(&index, beginning->address) != cudaSuccess || cudaSetDevice(index) != cudaSuccess) {
+  bool found = cudaDeviceGetByPCIBusId(&index, beginning->address) == cudaSuccess;
+  gpu_await_left();
+  if (!found || cudaSetDevice(index) != cudaSuccess) {
     (void)cudaGetLastError();
   }
   return NULL;
