@@ -343,7 +343,7 @@ quick: ## sets up, builds, and runs the unit tests with and without ASan and eac
 	@tools/setup.sh build check
 	@tests/quick.sh
 
-check: ## sets up and runs every test that needs no GPU, a third of those with real programs also with ASan and TSan, in a quarter of an hour
+check: ## sets up and runs every test that needs no GPU, half of those with real programs also with ASan and half with TSan, in a quarter of an hour
 	@tools/setup.sh build check
 	@tests/check.sh
 

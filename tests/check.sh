@@ -4,7 +4,7 @@
 cd "$(dirname "$0")/.."
 # shellcheck source=tests/steps.sh
 . tests/steps.sh check
-left_out "and what needs a GPU, 'make check-gpu', and with each sanitizer two of three end-to-end tests, 'make soak'"
+left_out "and what needs a GPU, 'make check-gpu', and each end-to-end test with both sanitizers, 'make soak'"
 [ -n "${NVCC:-}" ] || left_out "no nvcc to build kernels with"
 
 step "build of the check variant" variant check -j2 programs unit-programs
@@ -12,11 +12,13 @@ step "release build, warnings are errors" make --no-print-directory -j2 programs
 
 mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
 
-# Every test runs without a sanitizer, and one in three of each file with each of them, not the same ones: threads and ways are
+# Every test runs without a sanitizer, half of each file's also with ASan, and the other half with TSan, since threads and ways are
 # much the same in the tests of a file. Three rows of steps at a time, since tests wait for most of theirs.
 plain() {
   FRAMED_SLOW=3 step "end-to-end tests" end_to_end check 6 '-m "not measures"' || true
   step "unit tests" variant check -j3 -k --output-sync=target unit || true
+  step "build of the fuzz targets" variant fuzz -j2 fuzz-programs || return
+  FUZZ_JOBS=1 FUZZ_SECONDS=3 step "fuzzing" "${steady[@]}" tests/fuzz/run.sh "${targets[@]}" || true
 }
 
 measures_and_services() {
@@ -30,12 +32,10 @@ measures_and_services() {
 sanitizers() {
   step "build of the asan variant" variant asan -j2 programs unit-programs || return
   step "unit tests with ASan" variant asan -j3 -k --output-sync=target unit || true
-  step "end-to-end tests with ASan" end_to_end asan 4 '--part 0/3 --one-in 5 -m "not (slow or plain or measures or waits or threads)"' || true
+  step "end-to-end tests with ASan" end_to_end asan 6 '--part 0/2 --one-in 5 -m "not (slow or plain or measures or waits or threads)"' || true
   step "build of the tsan variant" variant tsan -j2 programs unit-programs || return
   step "unit tests with TSan" variant tsan -j3 -k --output-sync=target unit || true
-  step "end-to-end tests with TSan" end_to_end tsan 4 '--part 1/3 --one-in 5 -m "not (slow or plain or measures or waits or memory)"' || true
-  step "build of the fuzz targets" variant fuzz -j2 fuzz-programs || return
-  FUZZ_JOBS=1 FUZZ_SECONDS=3 step "fuzzing" "${steady[@]}" tests/fuzz/run.sh "${targets[@]}" || true
+  step "end-to-end tests with TSan" end_to_end tsan 6 '--part 1/2 --one-in 5 -m "not (slow or plain or measures or waits or memory)"' || true
 }
 beside plain measures_and_services sanitizers
 again

@@ -8,17 +8,19 @@ left_out "and what only 'make check' runs"
 
 step "build of the check variant" variant check -j2 programs unit-programs
 
-builds_and_unit_tests() {
+release() {
+  step "release build" nice -n 5 make --no-print-directory -j2 programs || true # nothing waits for it
+}
+unit_tests() {
   step "build of the unit tests with ASan" variant asan -j2 unit-programs || return
   # The comparison of stages takes a sanitizer five times as long.
   step "unit tests" variant check -j3 -k --output-sync=target unit run-parity || true
   step "unit tests with ASan" variant asan -j3 -k --output-sync=target unit-rooms || true
-  step "release build" make --no-print-directory -j2 programs || true
 }
 end_to_end_tests() {
   # Of tests with many sets of parameters some will do here.
   FRAMED_SLOW=3 step "end-to-end tests" end_to_end check 10 '--one-in 3 -m "not (slow or measures)"' \
     "slow, measures, or another set of parameters" || true
 }
-beside builds_and_unit_tests end_to_end_tests
+beside release unit_tests end_to_end_tests
 again
