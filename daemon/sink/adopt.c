@@ -146,9 +146,9 @@ static bool take_head(struct reader *reader, const struct reader *left) {
   return true;
 }
 
-/* Readers that hold the rest of one open frame hold it together. */
+/* Last, since others may hold it by then: readers that hold the rest of one open frame hold it together. */
 static bool take_rest_frame(struct reader *reader, const struct reader *left, sink_road *road, void *context) {
-  const struct pending *of = image_left_at(left->rest_of, IMAGE_PENDING, sizeof *of);
+  const struct pending *of = reader_has_rest(reader) ? image_left_at(left->rest_of, IMAGE_PENDING, sizeof *of) : NULL;
   for (const struct reader *other = reader->sink->continuing; other && of; other = other->next) {
     if (other->rest_of && other->rest_left == left->rest_of) {
       reader->rest_of = other->rest_of;
@@ -171,7 +171,7 @@ static bool take_rest_frame(struct reader *reader, const struct reader *left, si
   return true;
 }
 
-static bool take_rest(struct reader *reader, const struct reader *left, sink_road *road, void *context) {
+static bool take_rest(struct reader *reader, const struct reader *left) {
   const struct sink *sink = reader->sink;
   size_t bytes = sizeof(struct room) + sink_room_bytes(sink);
   bool has_rest = left->rest_at < left->rest_end, needs_room = !sink->block && !left->borrower;
@@ -188,7 +188,7 @@ static bool take_rest(struct reader *reader, const struct reader *left, sink_roa
   memcpy(reader->room->bytes + left->rest_at, room->bytes + left->rest_at, left->rest_end - left->rest_at);
   reader->rest_at = left->rest_at;
   reader->rest_end = left->rest_end;
-  return take_rest_frame(reader, left, road, context);
+  return true;
 }
 
 /* Of the result that the reader is on; of a line whose numbers are in memory that this process does not have yet, the most. */
@@ -228,7 +228,7 @@ static bool take_place(struct reader *reader, const struct reader *left, sink_ro
     reader->missed += reader->sink->first - reader->at;
     reader->at = reader->sink->first;
   }
-  return take_rest(reader, left, road, context) && reader_is_in_place(reader);
+  return take_rest(reader, left) && reader_is_in_place(reader) && take_rest_frame(reader, left, road, context);
 }
 
 struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd, sink_road *road, void *context, bool *cut) {

@@ -62,6 +62,29 @@ START_TEST(a_rest_is_not_longer_than_its_room) {
 }
 END_TEST
 
+static struct flow *only_flow(void *flow, unsigned seat) {
+  (void)seat;
+  return flow;
+}
+
+START_TEST(who_is_cut_off_holds_no_rest_of_another) {
+  static struct flow flow;
+  bool cut;
+  struct pending *shared = image_new(IMAGE_PENDING, sizeof *shared);
+  ck_assert_ptr_nonnull(shared);
+  shared->frame.open = true;
+  left->rest_of = shared;
+  struct reader *reader = sink->continuing = reader_adopt(sink, left, -1, only_flow, &flow, &cut);
+  ck_assert(reader && reader->rest_of && reader->rest_of->holders == 1);
+  left->sent = 1; /* of a result that is not there */
+  ck_assert_ptr_null(reader_adopt(sink, left, -1, only_flow, &flow, &cut));
+  ck_assert(cut && reader->rest_of->holders == 1 && flow.at_sink == 1);
+  left->rest_of = NULL;
+  image_free(shared);
+  image_free(reader->rest_of);
+}
+END_TEST
+
 Suite *adopt_suite(void);
 
 Suite *adopt_suite(void) {
@@ -71,6 +94,7 @@ Suite *adopt_suite(void) {
   tcase_add_test(tests, a_rest_is_taken_with_its_bytes);
   tcase_add_test(tests, whoever_shares_memory_is_owed_no_rest);
   tcase_add_test(tests, a_rest_is_not_longer_than_its_room);
+  tcase_add_test(tests, who_is_cut_off_holds_no_rest_of_another);
   suite_add_tcase(suite, tests);
   return suite;
 }
