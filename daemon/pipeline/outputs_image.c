@@ -42,8 +42,10 @@ static void adopt_reader(struct outputs *outputs, struct reader_entry *place, co
   const struct reader *reader = reader_left(left->reader);
   uint64_t torn = 0;
   bool cut = true;
+  /* One that does not would go again when it holds the rest of a frame with others. */
+  bool fits = reader && (reader->borrower == NULL) == (left->control.fd < 0);
   int fd = reader ? fd_table_take(reader->fd) : -1;
-  if (fd >= 0) {
+  if (fd >= 0 && fits) {
     bool is_file = sink->operations->is_file;
     outputs->file.fd = is_file && outputs->endpoint.kind == ENDPOINT_FILE ? fd : -1;
     place->reader = is_file ? reader_adopt_file(sink, reader, fd, &torn) : reader_adopt(sink, reader, fd, flow, context, &cut);
