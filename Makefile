@@ -104,8 +104,8 @@ endif
 cuda_folder  := $(filter-out /usr,$(CUDA))
 cuda_flags   := -DFRAMED_CUDA $(cuda_folder:%=-isystem %/include)
 cuda_libs    := $(cuda_folder:%=-L%/lib64) -lcudart_static -ldl -lrt -static-libgcc -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic
-# Of Turing, Ampere and Hopper those that this nvcc knows, and PTX of the newest for what comes after them.
-cuda_known   := $(filter 75 80 90,$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
+# Turing to Blackwell as far as this nvcc knows them, and PTX of the newest for what comes after them.
+cuda_known   := $(filter 75 80 86 87 89 90 100 120,$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
 architectures ?= $(foreach arch,$(cuda_known),-gencode arch=compute_$(arch),code=sm_$(arch)) \
                  -gencode arch=compute_$(lastword $(cuda_known)),code=compute_$(lastword $(cuda_known))
 nvcc_flags   := -std=c++17 -O3 --fmad=false -I. -DFRAMED_CUDA $(filter -DFRAMED_FAULTS,$(flags)) $(architectures) --threads 2 \

@@ -120,6 +120,7 @@ bool cuda_begin(const char *address);
 void cuda_leave_environment(void);
 unsigned cuda_count(void);
 bool cuda_usable(unsigned index, struct gpu_error *error);
+void cuda_find_lacks(struct gpu_lacks *lacks);
 struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known, struct gpu_error *error);
 #endif
 

@@ -87,6 +87,15 @@ struct gpu_device *gpu_open_calibrated(enum gpu_backend_choice choice, unsigned 
 unsigned gpu_count(enum gpu_backend_choice choice, unsigned cpus);
 /* Whether the device could be opened, said without opening it, which would take memory and time. */
 bool gpu_usable(enum gpu_backend_choice choice, unsigned index, struct gpu_error *error);
+
+/* What the driver or the toolkit of the build lacks, a sentence each with the version that has it; empty: nothing. Other
+ * features work without these. */
+struct gpu_lacks {
+  char shares[GPU_TEXT]; /* `share` of a pipeline */
+  char models[GPU_TEXT]; /* the stage `model` on a GPU */
+};
+
+void gpu_find_lacks(enum gpu_backend_choice choice, struct gpu_lacks *lacks);
 void gpu_calibration(const struct gpu_device *device, struct gpu_calibration *calibration);
 
 /* Several open devices of one backend as one: slot i of a program is on the device i modulo `count`, so that frames which take

@@ -15,13 +15,15 @@ static bool cuda_begin(const char *address) {
 static void cuda_leave_environment(void) {}
 
 static bool cuda_usable(unsigned index, struct gpu_error *error) {
-  gpu_error_set(error, 0, "build it again where nvcc (CUDA 13) is installed, or set gpu.backend to cpu",
+  gpu_error_set(error, 0, "build it again where nvcc (CUDA 12 or later) is installed, or set gpu.backend to cpu",
                 "device %u cannot be used: this build of framed has no CUDA backend", index);
   error->no_device = true;
   return false;
 }
 
 static unsigned cuda_count(void) { return 0; }
+
+static void cuda_find_lacks(struct gpu_lacks *lacks) { (void)lacks; }
 
 static struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known, struct gpu_error *error) {
   (void)known;
@@ -49,6 +51,13 @@ unsigned gpu_count(enum gpu_backend_choice choice, unsigned cpus) { return is_cu
 
 bool gpu_usable(enum gpu_backend_choice choice, unsigned index, struct gpu_error *error) {
   return !is_cuda(choice) || cuda_usable(index, error);
+}
+
+void gpu_find_lacks(enum gpu_backend_choice choice, struct gpu_lacks *lacks) {
+  *lacks = (struct gpu_lacks){.shares = ""};
+  if (is_cuda(choice)) {
+    cuda_find_lacks(lacks);
+  }
 }
 
 bool gpu_chain_runs(const struct gpu_chain *chain, enum gpu_backend_choice choice, struct gpu_error *error) {

@@ -18,8 +18,9 @@ done | awk '$2 == "=>" && $3 ~ "^/" {print $1, $3}' | sort -u | while read -r na
 done
 # framebench loads CUPTI by name, when it is asked to.
 nvcc=${NVCC:-/usr/local/cuda/bin/nvcc}
-cupti=${nvcc%/bin/nvcc}/lib64/libcupti.so.13
-if [ -e "$cupti" ]; then cp -L "$cupti" lib/; fi
+for cupti in "${nvcc%/bin/nvcc}"/lib64/libcupti.so.1[23] "${nvcc%/bin/nvcc}"/lib/*/libcupti.so.1[23]; do
+  if [ -e "$cupti" ]; then cp -L "$cupti" lib/; fi
+done
 chmod u+w lib/*
 
 cp ../../tests/gpu/check.sh check-gpu.sh

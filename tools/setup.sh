@@ -10,7 +10,7 @@ set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-/usr/bin/python3}
 release=${OS_RELEASE:-/etc/os-release}
-least_cuda=13
+least_cuda=12
 missing=
 log=$PWD/build/setup.log
 exec 3>&2 # for our own words where the rest goes to the log

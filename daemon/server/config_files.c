@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/base/formats.h"
 #include "gpu/gpu.h"
 
 /* -- what is not there yet --------------------------------------------------------------------------------------------- */
@@ -66,7 +67,7 @@ static bool uses_device(const struct config *config, unsigned index) {
 
 static void note_devices(FILE *out, const struct config *config) {
   enum { MOST_DEVICES = 64 }; /* as the keys have it */
-  enum gpu_backend_choice choice = config->gpu.backend == CONFIG_BACKEND_CUDA ? GPU_BACKEND_CUDA : GPU_BACKEND_AUTO;
+  enum gpu_backend_choice choice = formats_backend(config->gpu.backend);
   for (unsigned index = 0; config->gpu.backend != CONFIG_BACKEND_CPU && index < MOST_DEVICES; index++) {
     struct gpu_error error;
     if (uses_device(config, index) && !gpu_usable(choice, index, &error)) {
@@ -77,8 +78,25 @@ static void note_devices(FILE *out, const struct config *config) {
   }
 }
 
+/* Features that the configuration uses and the driver or this build lacks. */
+static void note_lacks(FILE *out, const struct config *config) {
+  struct gpu_lacks lacks;
+  unsigned shares = 0;
+  gpu_find_lacks(formats_backend(config->gpu.backend), &lacks);
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    shares += config->pipelines[i].share > 0;
+  }
+  if (lacks.shares[0] && shares > 0) {
+    fprintf(out, "note: %s\n", lacks.shares);
+  }
+  if (lacks.models[0] && config->model_count > 0) {
+    fprintf(out, "note: %s\n", lacks.models);
+  }
+}
+
 void config_files_print_missing(FILE *out, const struct config *config) {
   note_devices(out, config);
+  note_lacks(out, config);
   note_socket(out, &config->status.socket_at, config->status.socket);
   if (config->status.token && is_missing(config->status.token, false)) {
     note(out, &config->status.http_at, "the token's file", config->status.token,

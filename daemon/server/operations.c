@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/formats.h"
 #include "daemon/base/log.h"
 #include "daemon/server/private.h"
 #include "daemon/status/devices.h"
@@ -49,6 +50,7 @@ static void read_view(const struct server *server, struct server_view *view) {
                                .upgrading = server->upgrade != NULL,
                                .refusal = server->refusal[0] ? server->refusal : NULL,
                                .stopping = server->stop_wanted || server->phase >= SERVER_STOPPING};
+  gpu_find_lacks(formats_backend(server->config->gpu.backend), &view->lacks);
 }
 
 static void read_absent(const struct engine_absent *absent, struct device_view *view) {

@@ -336,6 +336,12 @@ static json_t *device_document(const struct device_view *view) {
 }
 
 /* By their numbers. */
+static void add_lack(json_t *lacks, const char *text) {
+  if (text[0]) {
+    json_array_append_new(lacks, answer_string(text));
+  }
+}
+
 static json_t *devices_document(const struct status_ops *ops, unsigned total) {
   json_t *document = json_object();
   for (unsigned i = 0; i < total; i++) {
@@ -382,14 +388,17 @@ json_t *status_document(const struct status_ops *ops) {
     pipelines = with(pipelines, snapshot->name, pipeline_document(snapshot, find_config(view.config, snapshot->name)));
   }
   free(snapshot);
+  json_t *lacks = json_array();
+  add_lack(lacks, view.lacks.shares);
+  add_lack(lacks, view.lacks.models);
   json_t *http_refused = view.http_refusal ? answer_string(view.http_refusal) : json_null();
-  return json_pack("{s:s, s:o, s:s, s:s, s:o, s:i, s:b, s:o, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o}", "version", view.version,
-                   "uptime_s", number(view.uptime_s), "backend", view.backend, "device", view.device, "devices",
-                   devices_document(ops, view.device_count), "lanes", (int)view.lanes, "stopping", view.stopping,
-                   "http_refused", http_refused, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures),
-                   "refused", view.reload_refusal ? answer_string(view.reload_refusal) : json_null(), "handovers",
-                   handovers_document(&view), "health", current_health(ops), "usage", usage_document(ops), "pipelines",
-                   pipelines);
+  return json_pack(
+      "{s:s, s:o, s:s, s:s, s:o, s:o, s:i, s:b, s:o, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o}", "version", view.version,
+      "uptime_s", number(view.uptime_s), "backend", view.backend, "device", view.device, "devices",
+      devices_document(ops, view.device_count), "lacks", lacks, "lanes", (int)view.lanes, "stopping", view.stopping,
+      "http_refused", http_refused, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "refused",
+      view.reload_refusal ? answer_string(view.reload_refusal) : json_null(), "handovers", handovers_document(&view), "health",
+      current_health(ops), "usage", usage_document(ops), "pipelines", pipelines);
 }
 
 static json_t *with_interval(json_t *document, const struct past_sample *from, const struct past_sample *to, int64_t now) {

@@ -20,6 +20,7 @@ struct server_view {
   const char *version;
   double uptime_s;
   const char *backend, *device;
+  struct gpu_lacks lacks;
   const struct config *config; /* the one in force */
   unsigned pipeline_count, device_count;
   unsigned lanes;

@@ -132,6 +132,32 @@ bool cuda_usable(unsigned index, struct gpu_error *error) {
                                : refuse(index, cudaGetErrorString(status), status, error);
 }
 
+/* Versions as CUDA counts them: 12050 is 12.5. Green contexts came with 12.5. The known build of ONNX Runtime needs CUDA 13. */
+enum { SHARES_SINCE = 12050, MODELS_SINCE = 13000 };
+
+void cuda_find_lacks(struct gpu_lacks *lacks) {
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    (void)cudaGetLastError();
+    return; /* no driver: gpu_usable() says so */
+  }
+  if (CUDART_VERSION < SHARES_SINCE) {
+    snprintf(lacks->shares, sizeof lacks->shares,
+             "share has no effect: framed was built with CUDA %d.%d; build it with CUDA 12.5 or later", CUDART_VERSION / 1000,
+             CUDART_VERSION % 1000 / 10);
+  } else if (driver < SHARES_SINCE) {
+    snprintf(lacks->shares, sizeof lacks->shares,
+             "share has no effect: the driver is made for CUDA %d.%d; install driver 555 or later", driver / 1000,
+             driver % 1000 / 10);
+  }
+  if (driver < MODELS_SINCE) {
+    snprintf(lacks->models, sizeof lacks->models,
+             "models do not run on the GPU: the driver is made for CUDA %d.%d; install driver 580 or later, or set "
+             "gpu.backend to cpu",
+             driver / 1000, driver % 1000 / 10);
+  }
+}
+
 static bool calibrate(struct cuda_device *device, const struct gpu_calibration *known, struct gpu_error *error) {
   if (known) {
     device->base.calibration = *known;

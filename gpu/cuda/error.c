@@ -6,12 +6,15 @@
  */
 #include "gpu/cuda/cuda.h"
 
+/* Errors that a newer driver may return and that older toolkits do not declare; their numbers are part of CUDA's interface. */
+enum { ERROR_CONTAINED = 226 /* since CUDA 12.8 */, ERROR_TENSOR_MEMORY_LEAK = 721 /* since CUDA 12.8 */ };
+
 /* Errors after which no call in this process succeeds any more, or the device is in an unknown state. */
 static bool is_fatal(cudaError_t status) {
-  switch (status) {
+  switch ((int)status) {
   case cudaErrorECCUncorrectable:
   case cudaErrorNvlinkUncorrectable:
-  case cudaErrorContained:
+  case ERROR_CONTAINED:
   case cudaErrorIllegalAddress:
   case cudaErrorLaunchTimeout:
   case cudaErrorAssert:
@@ -21,7 +24,7 @@ static bool is_fatal(cudaError_t status) {
   case cudaErrorInvalidAddressSpace:
   case cudaErrorInvalidPc:
   case cudaErrorLaunchFailure:
-  case cudaErrorTensorMemoryLeak:
+  case ERROR_TENSOR_MEMORY_LEAK:
   case cudaErrorExternalDevice:
   case cudaErrorContextIsDestroyed:
   case cudaErrorUnknown:
@@ -45,7 +48,8 @@ const char *cuda_remedy(cudaError_t status) {
            "make architectures='-gencode arch=compute_XX,code=sm_XX'";
   case cudaErrorUnsupportedPtxVersion:
   case cudaErrorInsufficientDriver:
-    return "install a driver that is as new as CUDA 13 needs (580 or later)";
+    return "install a driver that is as new as the CUDA that framed was built with: 525 or later for CUDA 12, 580 or later for "
+           "13";
   default:
     return "";
   }

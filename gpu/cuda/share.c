@@ -3,16 +3,21 @@
  * are all that comes from such a context; memory, events and kernels are those of the device.
  *
  * The driver gives multiprocessors out in groups. A share has those that the fewest others have, so that shares have nothing in
- * common as long as they are no more than the whole. Where the driver knows no green contexts, programs have the whole device,
- * and say why.
+ * common as long as they are no more than the whole. Where the driver or the toolkit of the build knows no green contexts,
+ * programs have the whole device, and say why.
  */
 #include "gpu/cuda/cuda.h"
 
+#include <stdio.h>
+
+#if CUDART_VERSION >= 12050
+
 #include <cuda.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "gpu/cuda/driver.h"
 
 enum { MOST_GROUPS = 64, SINCE = 12050 /* the driver of CUDA 12.5 */ };
 
@@ -49,20 +54,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the shares of all
 
 /* -- what the device can give ------------------------------------------------------------------------------------------- */
 
-static bool find_function(const char *name, void *function) {
-  enum cudaDriverEntryPointQueryResult found;
-  void *symbol = NULL;
-  cudaError_t status = cudaGetDriverEntryPointByVersion(name, &symbol, SINCE, cudaEnableDefault, &found);
-  (void)cudaGetLastError();
-  memcpy(function, &symbol, sizeof symbol);
-  return status == cudaSuccess && symbol;
-}
-
 static bool find_functions(struct driver *driver) {
-  return find_function("cuDeviceGetDevResource", &driver->resource) &&
-         find_function("cuDevSmResourceSplitByCount", &driver->split) &&
-         find_function("cuDevResourceGenerateDesc", &driver->describe) && find_function("cuGreenCtxCreate", &driver->create) &&
-         find_function("cuGreenCtxDestroy", &driver->destroy) && find_function("cuGreenCtxStreamCreate", &driver->stream);
+  return cuda_driver_find("cuDeviceGetDevResource", SINCE, &driver->resource) &&
+         cuda_driver_find("cuDevSmResourceSplitByCount", SINCE, &driver->split) &&
+         cuda_driver_find("cuDevResourceGenerateDesc", SINCE, &driver->describe) &&
+         cuda_driver_find("cuGreenCtxCreate", SINCE, &driver->create) &&
+         cuda_driver_find("cuGreenCtxDestroy", SINCE, &driver->destroy) &&
+         cuda_driver_find("cuGreenCtxStreamCreate", SINCE, &driver->stream);
 }
 
 static bool divide(struct cuda_device *device, struct cuda_shares *shares, struct gpu_error *error) {
@@ -75,8 +73,7 @@ static bool divide(struct cuda_device *device, struct cuda_shares *shares, struc
   if (!DRIVER_CALL(device, error, "cuDeviceGetDevResource",
                    shares->driver.resource(device->index, &whole, CU_DEV_RESOURCE_TYPE_SM)) ||
       !DRIVER_CALL(device, error, "cuDevSmResourceSplitByCount",
-                   shares->driver.split(shares->groups, &shares->count, &whole, NULL, 0,
-                                        whole.sm.minSmPartitionSize > 0 ? whole.sm.minSmPartitionSize : 1))) {
+                   shares->driver.split(shares->groups, &shares->count, &whole, NULL, 0, 1 /* the driver rounds it up */))) {
     return false;
   }
   shares->processors = whole.sm.smCount;
@@ -212,3 +209,29 @@ void cuda_shares_free(struct cuda_device *device) {
   }
   free(device->shares);
 }
+
+#else
+
+struct cuda_share *cuda_share_take(struct cuda_device *device, struct gpu_program *program) {
+  (void)device;
+  snprintf(program->share.why, sizeof program->share.why, "framed was built with CUDA %d.%d; build it with CUDA 12.5 or later",
+           CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  return NULL;
+}
+
+void cuda_share_give_back(struct cuda_device *device, struct cuda_share *share) {
+  (void)device;
+  (void)share;
+}
+
+bool cuda_share_stream(struct cuda_device *device, const struct cuda_share *share, int priority, cudaStream_t *stream,
+                       struct gpu_error *error) {
+  (void)share;
+  (void)priority;
+  (void)stream;
+  return cuda_check(&device->base, cudaErrorNotSupported, "cuGreenCtxStreamCreate", error);
+}
+
+void cuda_shares_free(struct cuda_device *device) { (void)device; }
+
+#endif

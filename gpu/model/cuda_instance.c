@@ -358,17 +358,33 @@ bool cuda_instance_is_free(struct cuda_instance *instance) {
   return cuda_progress(instance->device, cudaEventQuery(instance->done), "cudaEventQuery", &unsaid) == GPU_DONE;
 }
 
+/* CUDA 13 added the dependencies' data, of which there is none here, to both calls, under their old names. */
+static cudaError_t capture_info(cudaStream_t stream, cudaGraph_t *graph, const cudaGraphNode_t **before, size_t *count) {
+  enum cudaStreamCaptureStatus status;
+#if CUDART_VERSION >= 13000
+  return cudaStreamGetCaptureInfo(stream, &status, NULL, graph, before, NULL, count);
+#else
+  return cudaStreamGetCaptureInfo_v2(stream, &status, NULL, graph, before, count);
+#endif
+}
+
+static cudaError_t depend_on(cudaStream_t stream, cudaGraphNode_t *node) {
+#if CUDART_VERSION >= 13000
+  return cudaStreamUpdateCaptureDependencies(stream, node, NULL, 1, cudaStreamSetCaptureDependencies);
+#else
+  return cudaStreamUpdateCaptureDependencies(stream, node, 1, cudaStreamSetCaptureDependencies);
+#endif
+}
+
 /* Makes the graph a node of the one that is being captured. */
 static cudaError_t add_child(const struct cuda_instance *instance, cudaStream_t stream) {
-  enum cudaStreamCaptureStatus status;
   cudaGraph_t graph;
   const cudaGraphNode_t *before;
   cudaGraphNode_t node;
   size_t count;
-  cudaError_t result = cudaStreamGetCaptureInfo(stream, &status, NULL, &graph, &before, NULL, &count);
+  cudaError_t result = capture_info(stream, &graph, &before, &count);
   result = result == cudaSuccess ? cudaGraphAddChildGraphNode(&node, graph, before, count, instance->capture.graph) : result;
-  return result == cudaSuccess ? cudaStreamUpdateCaptureDependencies(stream, &node, NULL, 1, cudaStreamSetCaptureDependencies)
-                               : result;
+  return result == cudaSuccess ? depend_on(stream, &node) : result;
 }
 
 /* An event around the model, of a frame that has times. */

@@ -2,6 +2,7 @@
  * Users' kernels on a device: loaded when the first session there begins, launched for each frame.
  *
  * Source is compiled for the device that is there; what was compiled at first serves where the architecture is the same.
+ * The driver's own functions load and launch it: the runtime has had them since CUDA 12.8 only, the driver since 12.0.
  */
 #include "gpu/stages/kernel/private.h"
 
@@ -17,9 +18,40 @@ void kernel_unload(struct kernel *kernel) { (void)kernel; }
 
 #else
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "gpu/cuda/driver.h"
+
+enum { LIBRARIES_SINCE = 12000, PARAMETERS_SINCE = 12040 /* as CUDA counts its versions */ };
+
+/* A kernel of a library serves every device. */
+static struct {
+  CUresult (*load)(CUlibrary *library, const void *code, CUjit_option *jit, void **jit_values, unsigned jit_count,
+                   CUlibraryOption *options, void **values, unsigned count);
+  CUresult (*unload)(CUlibrary library);
+  CUresult (*find)(CUkernel *function, CUlibrary library, const char *name);
+  CUresult (*attribute)(int *value, CUfunction_attribute attribute, CUkernel function, CUdevice device);
+  CUresult (*set_attribute)(CUfunction_attribute attribute, int value, CUkernel function, CUdevice device);
+  CUresult (*launch)(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                     unsigned block_z, unsigned shared, CUstream stream, void **arguments, void **extra);
+  CUresult (*parameter)(CUkernel function, size_t index, size_t *offset, size_t *size); /* NULL: the driver is too old */
+} driver;
+
+static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
+static bool driver_found;
+
+static void find_driver(void) {
+  driver_found = cuda_driver_find("cuLibraryLoadData", LIBRARIES_SINCE, &driver.load) &&
+                 cuda_driver_find("cuLibraryUnload", LIBRARIES_SINCE, &driver.unload) &&
+                 cuda_driver_find("cuLibraryGetKernel", LIBRARIES_SINCE, &driver.find) &&
+                 cuda_driver_find("cuKernelGetAttribute", LIBRARIES_SINCE, &driver.attribute) &&
+                 cuda_driver_find("cuKernelSetAttribute", LIBRARIES_SINCE, &driver.set_attribute) &&
+                 cuda_driver_find("cuLaunchKernel", LIBRARIES_SINCE, &driver.launch);
+  (void)cuda_driver_find("cuKernelGetParamInfo", PARAMETERS_SINCE, &driver.parameter);
+}
 
 static bool check(cudaError_t status, const char *what, const struct kernel *kernel, char problem[STAGE_TEXT]) {
   if (status != cudaSuccess) {
@@ -29,44 +61,59 @@ static bool check(cudaError_t status, const char *what, const struct kernel *ker
   return status == cudaSuccess;
 }
 
+/* The driver's errors have the numbers of the runtime's. */
+static bool check_driver(CUresult status, const char *what, const struct kernel *kernel, char problem[STAGE_TEXT]) {
+  return check((cudaError_t)status, what, kernel, problem);
+}
+
+/* False: a parameter has another size than this build's framed-kernel.h says. An old driver does not tell sizes. */
+static bool has_our_parameters(CUkernel function) {
+  size_t offset, in, out;
+  return !driver.parameter ||
+         (driver.parameter(function, 0, &offset, &in) == CUDA_SUCCESS && in == sizeof(struct framed_in) &&
+          driver.parameter(function, 1, &offset, &out) == CUDA_SUCCESS && out == sizeof(struct framed_out));
+}
+
 /* Whether the device takes as many threads, as much shared memory and the arguments as they are. */
-static bool check_launch(const struct kernel *kernel, const void *function, char problem[STAGE_TEXT]) {
-  struct cudaFuncAttributes attributes;
-  size_t offset, size;
+static bool check_launch(const struct kernel *kernel, CUkernel function, int device, char problem[STAGE_TEXT]) {
+  int most;
   unsigned threads = kernel->block[0] * kernel->block[1] * kernel->block[2];
-  if (!check(cudaFuncGetAttributes(&attributes, function), "asking the device of the kernel in", kernel, problem)) {
+  if (!check_driver(driver.attribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function, device),
+                    "asking the device of the kernel in", kernel, problem)) {
     return false;
   }
-  if (threads > (unsigned)attributes.maxThreadsPerBlock) {
+  if (threads > (unsigned)most) {
     snprintf(problem, STAGE_TEXT, "`block` makes %u threads, and a block of this kernel may have %d on this device", threads,
-             attributes.maxThreadsPerBlock);
+             most);
     return false;
   }
-  if (cudaFuncGetParamInfo(function, 0, &offset, &size) != cudaSuccess || size != sizeof(struct framed_in) ||
-      cudaFuncGetParamInfo(function, 1, &offset, &size) != cudaSuccess || size != sizeof(struct framed_out)) {
-    (void)cudaGetLastError();
+  if (!has_our_parameters(function)) {
     snprintf(problem, STAGE_TEXT, "%s was compiled with another framed-kernel.h", kernel->file);
     return false;
   }
-  return kernel->shared == 0 ||
-         check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kernel->shared),
-               "the device has not as much shared memory as `shared` asks of", kernel, problem);
+  return kernel->shared == 0 || check_driver(driver.set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                                  (int)kernel->shared, function, device),
+                                             "the device has not as much shared memory as `shared` asks of", kernel, problem);
 }
 
 static bool open_code(struct kernel *kernel, const struct kernel_code *code, struct kernel_loaded *loaded,
                       char problem[STAGE_TEXT]) {
-  cudaLibrary_t library = NULL;
-  cudaKernel_t function = NULL;
-  if (!check(cudaLibraryLoadData(&library, code->bytes, NULL, NULL, 0, NULL, NULL, 0), "loading", kernel, problem)) {
+  CUlibrary library = NULL;
+  CUkernel function = NULL;
+  pthread_once(&driver_once, find_driver);
+  if (!driver_found) {
+    snprintf(problem, STAGE_TEXT, "the driver is too old for %s: install one for CUDA 12.0 (525) or later", kernel->file);
     return false;
   }
-  if (check(cudaLibraryGetKernel(&function, library, kernel->signature.symbol), "looking for the kernel in", kernel, problem) &&
-      check_launch(kernel, (const void *)function, problem)) {
+  if (!check_driver(driver.load(&library, code->bytes, NULL, NULL, 0, NULL, NULL, 0), "loading", kernel, problem)) {
+    return false;
+  }
+  if (check_driver(driver.find(&function, library, kernel->signature.symbol), "looking for the kernel in", kernel, problem)) {
     loaded->library = library;
     loaded->function = function;
     return true;
   }
-  (void)cudaLibraryUnload(library);
+  (void)driver.unload(library);
   return false;
 }
 
@@ -110,14 +157,14 @@ struct kernel_loaded *kernel_load(struct kernel *kernel, char problem[STAGE_TEXT
   pthread_mutex_lock(&kernel->lock);
   struct kernel_loaded *loaded = find(kernel, major * 10 + minor, problem);
   pthread_mutex_unlock(&kernel->lock);
-  return loaded;
+  return loaded && check_launch(kernel, loaded->function, device, problem) ? loaded : NULL;
 }
 
 /* On a device that failed it does nothing. */
 void kernel_unload(struct kernel *kernel) {
   for (unsigned i = 0; i < KERNEL_ARCHITECTURES; i++) {
-    if (kernel->loaded[i].library && cudaLibraryUnload(kernel->loaded[i].library) != cudaSuccess) {
-      (void)cudaGetLastError();
+    if (kernel->loaded[i].library) {
+      (void)driver.unload(kernel->loaded[i].library);
     }
   }
 }
@@ -133,11 +180,9 @@ int kernel_enqueue(const struct stage_plan *plan, const struct stage_call *call,
   for (unsigned i = 0; i < kernel->signature.count; i++) {
     arguments[2 + i] = (void *)kernel->signature.arguments[i].bytes;
   }
-  const cudaLaunchConfig_t launch = {.gridDim = {kernel->grid[0], kernel->grid[1], kernel->grid[2]},
-                                     .blockDim = {kernel->block[0], kernel->block[1], kernel->block[2]},
-                                     .dynamicSmemBytes = kernel->shared,
-                                     .stream = stream};
-  return (int)cudaLaunchKernelExC(&launch, loaded->function, arguments);
+  /* cuLaunchKernel() takes a CUkernel in place of a CUfunction, and finds the function of the current context. */
+  return (int)driver.launch((CUfunction)loaded->function, kernel->grid[0], kernel->grid[1], kernel->grid[2], kernel->block[0],
+                            kernel->block[1], kernel->block[2], kernel->shared, stream, arguments, NULL);
 }
 
 #endif

@@ -71,7 +71,7 @@ bool kernel_match(const struct kernel_code *code, const char *file, const char *
 /* The kernel as it lies on devices of one architecture. */
 struct kernel_loaded {
   int architecture;
-  void *library, *function; /* cudaLibrary_t, cudaKernel_t */
+  void *library, *function; /* CUlibrary, CUkernel */
 };
 
 struct kernel {

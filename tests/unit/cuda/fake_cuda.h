@@ -43,6 +43,7 @@ void fake_set_blind(bool blind);
 void fake_set_old(void); /* a device of before Turing */
 
 void fake_set_ungreen(void); /* a driver without green contexts */
+void fake_set_driver(int version);
 /* Which groups of multiprocessors the kernels of a stream keep to, a bit for each; 0: all. */
 unsigned fake_groups(cudaStream_t stream);
 

@@ -17,13 +17,13 @@ static struct fake_context described; /* by the last description */
 
 static CUresult get_resource(CUdevice device, CUdevResource *resource, CUdevResourceType type) {
   ck_assert(device >= 0 && type == CU_DEV_RESOURCE_TYPE_SM);
-  *resource = (CUdevResource){.type = type, .sm = {.smCount = PROCESSORS, .minSmPartitionSize = EACH}};
+  *resource = (CUdevResource){.type = type, .sm = {.smCount = PROCESSORS}};
   return (CUresult)fake_begin_on_device();
 }
 
 static CUresult split(CUdevResource *groups, unsigned *count, const CUdevResource *whole, CUdevResource *rest, unsigned flags,
                       unsigned least) {
-  ck_assert(*count >= GROUPS && whole->sm.smCount == PROCESSORS && !rest && flags == 0 && least == EACH);
+  ck_assert(*count >= GROUPS && whole->sm.smCount == PROCESSORS && !rest && flags == 0 && least == 1);
   for (*count = 0; *count < GROUPS; ++*count) {
     groups[*count] = (CUdevResource){.type = whole->type, .sm.smCount = EACH, .number = *count};
   }
@@ -73,6 +73,13 @@ static CUresult make_stream(CUstream *stream, CUgreenCtx context, unsigned flags
 unsigned fake_groups(cudaStream_t stream) { return stream->context ? stream->context->groups : 0; }
 
 void fake_set_ungreen(void) { fake.ungreen = true; }
+
+void fake_set_driver(int version) { fake.driver = version; }
+
+cudaError_t cudaDriverGetVersion(int *version) {
+  *version = fake.driver;
+  return cudaSuccess;
+}
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version, unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *found) {

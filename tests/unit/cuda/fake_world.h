@@ -62,6 +62,7 @@ struct fake_world {
   unsigned alive, calls, functions, launches, records, kernel_copies;
   unsigned seed;
   bool polling, late_records, blind, old, ungreen;
+  int driver; /* its version, as CUDA counts them; 0: there is none */
   int64_t now, copy_ns, event_ns;
   int64_t host_now, host_step, engine_cost, kernel_cost;
   unsigned fail_in;

@@ -91,6 +91,24 @@ START_TEST(an_old_driver_gives_the_whole_device) {
 }
 END_TEST
 
+START_TEST(a_driver_says_which_features_it_lacks) {
+  static const struct {
+    int version;
+    const char *shares, *models;
+  } drivers[] = {
+      {0, "", ""}, /* there is none */
+      {12020, "install driver 555 or later", "install driver 580 or later"},
+      {12050, "", "the driver is made for CUDA 12.5"},
+      {13000, "", ""},
+  };
+  struct gpu_lacks lacks = {.shares = ""};
+  fake_set_driver(drivers[_i].version);
+  cuda_find_lacks(&lacks);
+  ck_assert_msg(strstr(lacks.shares, drivers[_i].shares) && !lacks.shares[0] == !drivers[_i].shares[0], "%s", lacks.shares);
+  ck_assert_msg(strstr(lacks.models, drivers[_i].models) && !lacks.models[0] == !drivers[_i].models[0], "%s", lacks.models);
+}
+END_TEST
+
 /* Ten calls make a share: the memory of the program first, then six functions and four calls of them. */
 START_TEST(a_call_that_fails_costs_the_share_alone) {
   make_chain(&plus_one, 0);
@@ -116,6 +134,7 @@ Suite *share_suite(void) {
   tcase_add_test(tests, programs_of_one_owner_have_one_share);
   tcase_add_test(tests, frames_go_through_streams_of_a_share);
   tcase_add_test(tests, an_old_driver_gives_the_whole_device);
+  tcase_add_loop_test(tests, a_driver_says_which_features_it_lacks, 0, 4);
   tcase_add_loop_test(tests, a_call_that_fails_costs_the_share_alone, 0, 10);
   suite_add_tcase(suite, tests);
   return suite;

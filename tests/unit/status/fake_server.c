@@ -274,6 +274,7 @@ struct server *fake_server_new(void) {
                                       .uptime_s = 12.5,
                                       .backend = "cpu",
                                       .device = "a \"processor\"",
+                                      .lacks = {.models = "models do not run on the GPU"},
                                       .config = &server->config,
                                       .pipeline_count = FAKE_PIPELINES,
                                       .device_count = 2,

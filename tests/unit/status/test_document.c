@@ -41,6 +41,8 @@ START_TEST(says_what_the_daemon_is) {
   ck_assert_str_eq(text_at(document, "device"), "a \"processor\"");
   ck_assert_double_eq(number_at(document, "uptime_s"), 12.5);
   ck_assert_double_eq(number_at(document, "lanes"), 2);
+  ck_assert_uint_eq(json_array_size(at(document, "lacks")), 1);
+  ck_assert_str_eq(json_string_value(json_array_get(at(document, "lacks"), 0)), "models do not run on the GPU");
   ck_assert_double_eq(number_at(document, "devices/0/load"), 0.42);
   ck_assert_double_eq(number_at(document, "devices/0/temperature_celsius"), 61);
   ck_assert_ptr_null(json_object_get(at(document, "devices/0"), "memory_clock_hertz")); /* the driver does not say */

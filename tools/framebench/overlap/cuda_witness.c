@@ -20,6 +20,20 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+/* Records as this CUPTI's header declares them; the library must be of the same CUDA. */
+#if CUPTI_API_VERSION >= 130000
+#define CUPTI_NAME "libcupti.so.13"
+typedef CUpti_ActivityMemcpy6 copy_record;
+typedef CUpti_ActivityKernel10 kernel_record;
+#else
+#if __has_include(<cupti_activity_deprecated.h>)
+#include <cupti_activity_deprecated.h>
+#endif
+#define CUPTI_NAME "libcupti.so.12"
+typedef CUpti_ActivityMemcpy5 copy_record;
+typedef CUpti_ActivityKernel9 kernel_record;
+#endif
+
 enum { BUFFER_BYTES = 4 << 20, BUFFER_ALIGNMENT = 64, RUN_SLOTS = 3 };
 #define RUN_TOTAL (UINT64_C(2) << 30) /* bytes */
 /* A longer pause between two records of an engine has other reasons than that one follows the other. */
@@ -67,12 +81,12 @@ static void add(enum overlap_engine engine, uint64_t begin, uint64_t end) {
 
 static void take_record(const CUpti_Activity *record) {
   if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
-    const CUpti_ActivityMemcpy6 *copy = (const CUpti_ActivityMemcpy6 *)record;
+    const copy_record *copy = (const copy_record *)record;
     if (copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD || copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH) {
       add(copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD ? OVERLAP_H2D : OVERLAP_D2H, copy->start, copy->end);
     }
   } else if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
-    const CUpti_ActivityKernel10 *kernel = (const CUpti_ActivityKernel10 *)record;
+    const kernel_record *kernel = (const kernel_record *)record;
     add(OVERLAP_KERNEL, kernel->start, kernel->end);
   }
 }
@@ -99,8 +113,8 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *bu
 /* -- the library ---------------------------------------------------------------------------------------------------- */
 
 static bool load(struct problem *problem) {
-  static const char *const names[] = {"libcupti.so.13", "libcupti.so", "/usr/local/cuda/lib64/libcupti.so.13",
-                                      "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13"};
+  static const char *const names[] = {CUPTI_NAME, "libcupti.so", "/usr/local/cuda/lib64/" CUPTI_NAME,
+                                      "/usr/local/cuda/extras/CUPTI/lib64/" CUPTI_NAME};
   for (size_t i = 0; i < sizeof names / sizeof names[0] && !cupti.library; i++) {
     cupti.library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
   }

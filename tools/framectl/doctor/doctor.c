@@ -118,6 +118,16 @@ static void examine_health(struct examination *examination) {
   }
 }
 
+/* What the driver or the build lacks, which the daemon knows. */
+static void examine_lacks(struct examination *examination) {
+  size_t at;
+  json_t *entry;
+  json_array_foreach(json_object_get(examination->document, "lacks"), at, entry) {
+    const char *text = json_string_value(entry);
+    findings_add(&examination->findings, "gpu", VERDICT_BETTER, NULL, "%s", text ? text : "");
+  }
+}
+
 static void examine_gpus(const struct probe *probe, const char *backend) {
   struct nvml_gpu gpus[NVML_GPUS];
   char why[NVML_TEXT];
@@ -151,6 +161,7 @@ static void examine(struct examination *examination, const char *socket) {
     probe_memlock(&probe, pinned);
   }
   examine_gpus(&probe, daemon.backend);
+  examine_lacks(examination);
   /* Last, since clients could fill the findings of hundreds of pipelines. */
   each_pipeline(examination, examine_results, NULL);
   each_pipeline(examination, examine_client, NULL);

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #define CUDART_CB
+#define CUDART_VERSION 13000
 
 enum cudaError {
   cudaSuccess = 0,
@@ -73,6 +74,7 @@ cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorName(cudaError_t status);
 const char *cudaGetErrorString(cudaError_t status);
 cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version, unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *found);
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *address);
