@@ -2,7 +2,8 @@
 #
 # Objects live in build/VARIANT/, one directory for each set of compiler flags; the release programs are linked to
 # build/ itself. Sources are found by directory, so a new file needs no line here. V=1 shows whole commands,
-# WERROR=1 makes warnings errors, NO_CUDA=1 leaves out the GPU backend, NVTX=1 names the lanes' steps for Nsight Systems.
+# WERROR=1 makes warnings errors, NO_CUDA=1 leaves out the GPU backend, GPUS=all compiles kernels for every generation and
+# not for this machine's alone, NVTX=1 names the lanes' steps for Nsight Systems.
 
 VARIANT ?= release
 VERSION := 0.1.0
@@ -33,6 +34,7 @@ ifdef PORTABLE
 bin := build/portable$(if $(filter check,$(VARIANT)),/check)
 unit_folder := build/portable/tests
 endif
+comma := ,
 quiet = $(if $(V),,@printf '  %-5s %s\n' $(1) $@;)
 
 # -- flags -------------------------------------------------------------------------------------------------------
@@ -104,10 +106,15 @@ endif
 cuda_folder  := $(filter-out /usr,$(CUDA))
 cuda_flags   := -DFRAMED_CUDA $(cuda_folder:%=-isystem %/include)
 cuda_libs    := $(cuda_folder:%=-L%/lib64) -lcudart_static -ldl -lrt -static-libgcc -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic
-# Turing to Blackwell as far as this nvcc knows them, and PTX of the newest for what comes after them.
+# For this machine's GPUs where it has some, since each architecture costs as much time as the first; else, and with GPUS=all
+# (packages, build/portable), for Turing to Blackwell as far as this nvcc knows them. PTX of the newest serves later ones.
 cuda_known   := $(filter 75 80 86 87 89 90 100 120,$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
-architectures ?= $(foreach arch,$(cuda_known),-gencode arch=compute_$(arch),code=sm_$(arch)) \
-                 -gencode arch=compute_$(lastword $(cuda_known)),code=compute_$(lastword $(cuda_known))
+GPUS         ?= $(if $(PORTABLE),all,here)
+cuda_here    := $(if $(filter here,$(GPUS)),$(filter $(cuda_known),$(sort $(subst .,,$(shell nvidia-smi \
+                  --query-gpu=compute_cap --format=csv$(comma)noheader 2>/dev/null)))))
+cuda_for     := $(or $(cuda_here),$(cuda_known))
+architectures ?= $(foreach arch,$(cuda_for),-gencode arch=compute_$(arch),code=sm_$(arch)) \
+                 -gencode arch=compute_$(lastword $(cuda_for)),code=compute_$(lastword $(cuda_for))
 nvcc_flags   := -std=c++17 -O3 --fmad=false -I. -DFRAMED_CUDA $(filter -DFRAMED_FAULTS,$(flags)) $(architectures) --threads 2 \
                 -Xcompiler -fPIE,-Wall,-Wextra
 endif
