@@ -127,7 +127,7 @@ daemon_objects := $(call objects,$(daemon_sources))
 client_objects := $(call objects,$(filter-out tools/client/example.c,$(wildcard tools/client/*.c)))
 client_soname  := libframed.so.0
 $(out)/obj/tools/client/%.o: private flags += -fPIC -fvisibility=hidden -Itools/client
-framectl_objects := $(call objects,$(wildcard tools/framectl/*.c tools/framectl/*/*.c) daemon/wire/segment.c) $(client_objects)
+framectl_objects := $(call objects,$(wildcard tools/framectl/*.c tools/framectl/*/*.c) daemon/wire/segment.c daemon/wire/folder.c) $(client_objects)
 # The daemon's names and arithmetic that its tools use too.
 shared_objects := $(call objects,daemon/measure/ledger.c daemon/measure/overlap.c config/units.c config/suggest.c)
 # What framed-link asks the daemon, it asks as framectl does.

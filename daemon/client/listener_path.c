@@ -2,12 +2,14 @@
  * The file of a Unix socket: made free, made without access for others, given its owner, group and mode, and removed if it is
  * still the one that was made. A file is new until a pipeline begins with it, and goes with a process that ends before that,
  * unless it is killed: whoever binds there next replaces it then.
+ *
+ * Another user may be able to write to the folder, and replace the file at any moment. So owner and mode are set through a
+ * descriptor of the file that was bound, never by its path.
  */
 #include "daemon/client/private.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +23,7 @@
 
 #include "daemon/base/rights.h"
 #include "daemon/measure/clock.h"
+#include "daemon/wire/folder.h"
 
 enum { LOCK_TRIES = 100, LOCK_PAUSE_MS = 20 };
 
@@ -65,17 +68,30 @@ static struct {
   struct listener *first;
 } fresh = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-bool listener_has_file(const struct listener *listener) {
-  struct stat now;
-  errno = 0;
-  return lstat(listener->path, &now) == 0 && now.st_dev == listener->device && now.st_ino == listener->inode;
+/* Whether this file is the one that the listener made. */
+static bool is_made(const struct listener *listener, const struct stat *file) {
+  return file->st_dev == listener->device && file->st_ino == listener->inode;
 }
 
-static void remove_file(const struct listener *listener) {
-  if (listener_has_file(listener)) {
-    unlink(listener->path);
+/* With `removes` the file goes, too. */
+static bool look_for_file(const struct listener *listener, bool removes) {
+  struct folder_entry entry;
+  struct stat there;
+  errno = 0;
+  bool is_there = folder_find(listener->path, false, &entry) && folder_look(&entry, "", &there);
+  int error = is_there ? 0 : errno;
+  bool is_ours = is_there && is_made(listener, &there);
+  if (is_ours && removes) {
+    folder_remove(&entry, "");
   }
+  folder_leave(&entry);
+  errno = error;
+  return is_ours;
 }
+
+bool listener_has_file(const struct listener *listener) { return look_for_file(listener, false); }
+
+static void remove_file(const struct listener *listener) { look_for_file(listener, true); }
 
 /* The caller holds the lock of `fresh`. */
 static void take_from_fresh(const struct listener *listener) {
@@ -112,7 +128,9 @@ void listener_remove_file(const struct listener *listener) {
 
 /* -- the path ------------------------------------------------------------------------------------------------- */
 
-static bool path_address(struct sockaddr_un *address, const char *path, struct failure *failure) {
+/* Where another user can replace a folder on the way, the folder is named by its descriptor. */
+static bool path_address(struct sockaddr_un *address, const struct folder_entry *entry, struct failure *failure) {
+  const char *path = entry->path;
   *address = (struct sockaddr_un){.sun_family = AF_UNIX};
   size_t length = strlen(path);
   if (length == 0 || length >= sizeof address->sun_path) {
@@ -121,7 +139,10 @@ static bool path_address(struct sockaddr_un *address, const char *path, struct f
                        sizeof address->sun_path - 1);
   }
   memcpy(address->sun_path, path, length + 1);
-  return true;
+  return entry->guarded ||
+         snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d/%s", entry->folder, entry->name) <
+             (int)sizeof address->sun_path ||
+         failure_set(failure, EXIT_STATUS_CONFIG, "choose a shorter name", "the name of the socket '%s' is too long", path);
 }
 
 /* Whether a socket file has somebody behind it: 0 if not, EADDRINUSE if so, otherwise why this cannot be told. */
@@ -145,10 +166,10 @@ static int probe(const struct sockaddr_un *address) {
 }
 
 /* Makes the path free: nothing is there, or the socket of a daemon that is dead. */
-static bool clear_path(const struct sockaddr_un *address, struct failure *failure) {
-  const char *path = address->sun_path;
+static bool clear_path(const struct folder_entry *entry, const struct sockaddr_un *address, struct failure *failure) {
+  const char *path = entry->path;
   struct stat there;
-  if (lstat(path, &there) != 0) {
+  if (!folder_look(entry, "", &there)) {
     return true; /* bind() says what else may be wrong */
   }
   if (!S_ISSOCK(there.st_mode)) {
@@ -164,7 +185,7 @@ static bool clear_path(const struct sockaddr_un *address, struct failure *failur
     return failure_set(failure, EXIT_STATUS_CONFIG, "remove the file if nobody needs it, or choose another path",
                        "cannot tell whether the socket '%s' is in use: %s", path, strerror(status));
   }
-  if (unlink(path) != 0 && errno != ENOENT) {
+  if (!folder_remove(entry, "") && errno != ENOENT) {
     return failure_set(failure, EXIT_STATUS_CONFIG, "give the daemon's user write access to the directory",
                        "cannot replace the left over socket '%s': %s", path, strerror(errno));
   }
@@ -184,22 +205,37 @@ static bool cannot_bind(const char *path, int error, struct failure *failure) {
     remedy = "give the daemon's user write access to the directory, or choose another path";
   } else if (error == EADDRINUSE) {
     remedy = "another daemon took the path at this moment; choose another one";
+  } else if (error == ELOOP) {
+    remedy = "name a directory that only root or the daemon's user may replace";
   }
-  return failure_set(failure, EXIT_STATUS_CONFIG, remedy, "cannot make the socket '%s': %s", path, strerror(error));
+  return failure_set(failure, EXIT_STATUS_CONFIG, remedy, "cannot make the socket '%s': %s", path, folder_problem(error));
+}
+
+/* A descriptor of the socket file; -1: there is none, or another user put it there. */
+static int open_made(const struct folder_entry *entry, struct stat *made) {
+  int file = openat(entry->folder, entry->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+  bool is_ours = file >= 0 && fstat(file, made) == 0 && S_ISSOCK(made->st_mode) && made->st_uid == geteuid();
+  if (file >= 0 && !is_ours) {
+    close(file);
+    errno = EADDRINUSE;
+    return -1;
+  }
+  return file;
 }
 
 /* Binds with no access for others, whatever the umask is: Linux takes the file's mode from the socket's. Holding the lock. */
-static bool bind_closed(struct listener *listener, const struct sockaddr_un *address, struct failure *failure) {
+static bool bind_closed(struct listener *listener, const struct folder_entry *entry, const struct sockaddr_un *address,
+                        struct failure *failure) {
   if (fchmod(listener->fd, S_IRUSR | S_IWUSR) != 0 ||
       bind(listener->fd, (const struct sockaddr *)address, sizeof *address) != 0) {
     return cannot_bind(listener->path, errno, failure);
   }
   struct stat made;
-  if (lstat(listener->path, &made) != 0) {
-    int error = errno;
-    unlink(listener->path); /* whose file it is cannot be told later */
-    return cannot_bind(listener->path, error, failure);
+  int file = open_made(entry, &made);
+  if (file < 0) {
+    return cannot_bind(listener->path, errno, failure);
   }
+  close(file);
   listener->device = made.st_dev;
   listener->inode = made.st_ino;
   listener->created = true;
@@ -208,25 +244,46 @@ static bool bind_closed(struct listener *listener, const struct sockaddr_un *add
   return true;
 }
 
-bool listener_set_access(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
-  if (!listener->created) {
-    return true; /* systemd's unit says who may connect */
-  }
-  if (!listener_has_file(listener) && errno == 0) {
-    return failure_set(failure, EXIT_STATUS_CONFIG, "remove that file, or choose another path",
-                       "another file is where the socket '%s' was", listener->path);
-  }
-  if ((access->owner != (uid_t)-1 || access->group != (gid_t)-1) && lchown(listener->path, access->owner, access->group) != 0) {
+/* Linux has no call for the mode of an O_PATH descriptor before 6.6, and /proc/self/fd leads to its very file. */
+static bool set_access(const struct listener *listener, int file, const struct config_socket_access *access,
+                       struct failure *failure) {
+  char link[64];
+  bool is_given = access->owner != (uid_t)-1 || access->group != (gid_t)-1;
+  if (is_given && fchownat(file, "", access->owner, access->group, AT_EMPTY_PATH) != 0) {
     return failure_set(failure, EXIT_STATUS_CONFIG,
                        "run the daemon as root or as a member of that group, or leave out 'owner' and 'group'",
                        "cannot give the socket '%s' to user %d, group %d: %s", listener->path, (int)access->owner,
                        (int)access->group, strerror(errno));
   }
-  if (chmod(listener->path, access->mode) != 0) {
-    return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "cannot set the mode of the socket '%s': %s", listener->path,
-                       strerror(errno));
+  snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+  return chmod(link, access->mode) == 0 ||
+         failure_set(failure, EXIT_STATUS_CONFIG, NULL, "cannot set the mode of the socket '%s': %s", listener->path,
+                     strerror(errno));
+}
+
+bool listener_set_access(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
+  struct folder_entry entry;
+  struct stat there;
+  if (!listener->created) {
+    return true; /* systemd's unit says who may connect */
   }
-  return true;
+  int file =
+      folder_find(listener->path, false, &entry) ? openat(entry.folder, entry.name, O_PATH | O_NOFOLLOW | O_CLOEXEC) : -1;
+  int error = errno;
+  folder_leave(&entry);
+  bool is_ours = file >= 0 && fstat(file, &there) == 0 && is_made(listener, &there);
+  bool is_set = is_ours && set_access(listener, file, access, failure);
+  if (file >= 0 && !is_ours) {
+    failure_set(failure, EXIT_STATUS_CONFIG, "remove that file, or choose another path",
+                "another file is where the socket '%s' was", listener->path);
+  } else if (file < 0) {
+    failure_set(failure, EXIT_STATUS_CONFIG, "check the directory of the path", "cannot find the socket '%s': %s",
+                listener->path, folder_problem(error));
+  }
+  if (file >= 0) {
+    close(file);
+  }
+  return is_set;
 }
 
 /*
@@ -234,11 +291,8 @@ bool listener_set_access(struct listener *listener, const struct config_socket_a
  * yet looks dead: so its folder is locked from the first look until it listens. The folder and not a file beside the socket,
  * which would stay behind. Where there is no lock to be had (a folder that may not be read) it goes without; -1 then.
  */
-static bool lock_folder(const struct sockaddr_un *address, int *lock, struct failure *failure) {
-  char path[sizeof address->sun_path];
-  memcpy(path, address->sun_path, sizeof path);
-  const char *folder = dirname(path);
-  *lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+static bool lock_folder(const struct folder_entry *entry, int *lock, struct failure *failure) {
+  *lock = openat(entry->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   int tries = 0;
   while (*lock >= 0 && flock(*lock, LOCK_EX | LOCK_NB) != 0) {
     bool taken = errno == EWOULDBLOCK;
@@ -246,33 +300,34 @@ static bool lock_folder(const struct sockaddr_un *address, int *lock, struct fai
       close(*lock);
       *lock = -1;
       return !taken || failure_set(failure, EXIT_STATUS_CONFIG, "find who holds it with lsof, or choose another directory",
-                                   "the directory '%s' stays locked by another process", folder);
+                                   "the directory of '%s' stays locked by another process", entry->path);
     }
     nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_MS * NS_PER_MS}, NULL);
   }
   return true;
 }
 
-static bool create_locked(struct listener *listener, const struct sockaddr_un *address,
+static bool create_locked(struct listener *listener, const struct folder_entry *entry, const struct sockaddr_un *address,
                           const struct config_socket_access *access, struct failure *failure) {
-  if (!clear_path(address, failure) || !listener_make_socket(listener, AF_UNIX, failure)) {
+  if (!clear_path(entry, address, failure) || !listener_make_socket(listener, AF_UNIX, failure)) {
     return false;
   }
   pthread_mutex_lock(&fresh.lock);
-  bool bound = bind_closed(listener, address, failure);
+  bool bound = bind_closed(listener, entry, address, failure);
   pthread_mutex_unlock(&fresh.lock);
   return bound && listener_set_access(listener, access, failure) && listener_listen(listener, failure);
 }
 
 bool listener_create(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
   struct sockaddr_un address;
+  struct folder_entry entry;
   int lock = -1;
-  if (!path_address(&address, listener->path, failure) || !lock_folder(&address, &lock, failure)) {
-    return false;
-  }
-  bool made = create_locked(listener, &address, access, failure);
+  bool made = folder_find(listener->path, false, &entry) || cannot_bind(listener->path, errno, failure);
+  made = made && path_address(&address, &entry, failure) && lock_folder(&entry, &lock, failure) &&
+         create_locked(listener, &entry, &address, access, failure);
   if (lock >= 0) {
     close(lock);
   }
+  folder_leave(&entry);
   return made;
 }

@@ -194,6 +194,41 @@ START_TEST(a_link_to_a_socket_is_not_one) {
 }
 END_TEST
 
+/* Only root can make a link that belongs to somebody else. */
+START_TEST(another_users_link_to_a_folder_is_not_followed) {
+  char link[96], there[128];
+  snprintf(link, sizeof link, "%s/link", folder);
+  ck_assert_int_eq(symlink(".", link), 0);
+  snprintf(there, sizeof there, "%s/socket", link);
+  const struct config_socket_access access = {.mode = 0600, .owner = (uid_t)-1, .group = (gid_t)-1};
+  struct listener *listener = listener_open("nobody", there, &access, &failure);
+  ck_assert_msg(listener != NULL, "its own one is: %s", failure.text);
+  listener_close(listener);
+  if (lchown(link, 65534, 65534) == 0) {
+    ck_assert_ptr_null(listener_open("nobody", there, &access, &failure));
+    ck_assert_ptr_nonnull(strstr(failure.text, "symbolic link"));
+  }
+  ck_assert_int_eq(unlink(link), 0);
+}
+END_TEST
+
+/* As chmod() by a path would, which follows links. */
+START_TEST(the_mode_of_what_took_its_place_is_not_changed) {
+  const struct config_socket_access access = {.mode = 0666, .owner = (uid_t)-1, .group = (gid_t)-1};
+  char victim[96];
+  struct stat status;
+  struct listener *listener = open_with(0600);
+  snprintf(victim, sizeof victim, "%s/victim", folder);
+  close(open(victim, O_WRONLY | O_CREAT, 0600));
+  ck_assert_int_eq(unlink(path), 0);
+  ck_assert_int_eq(symlink(victim, path), 0);
+  ck_assert(!listener_set_access(listener, &access, &failure));
+  ck_assert(stat(victim, &status) == 0 && (status.st_mode & 0777) == 0600);
+  listener_close(listener);
+  ck_assert_int_eq(unlink(victim), 0);
+}
+END_TEST
+
 START_TEST(another_ones_file_is_not_removed) {
   struct listener *first = open_with(0600);
   ck_assert_int_eq(unlink(path), 0);
@@ -280,6 +315,8 @@ Suite *listener_suite(void) {
   tcase_add_test(unix_case, a_socket_with_a_full_queue_is_in_use);
   tcase_add_test(unix_case, what_is_not_a_socket_is_left_alone);
   tcase_add_test(unix_case, a_link_to_a_socket_is_not_one);
+  tcase_add_test(unix_case, another_users_link_to_a_folder_is_not_followed);
+  tcase_add_test(unix_case, the_mode_of_what_took_its_place_is_not_changed);
   tcase_add_test(unix_case, another_ones_file_is_not_removed);
   tcase_add_test(unix_case, a_path_that_is_too_long_is_an_error_and_never_cut);
   tcase_add_test(unix_case, a_missing_directory_is_named_with_a_remedy);
