@@ -10,7 +10,7 @@ _framebench() {
   local measured="--json --quick --backend --device --help"
   local -a socket=()
   case $before in
-    -s | --socket | --svg) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+    -s | --socket) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
     --backend) mapfile -t COMPREPLY < <(compgen -W "cpu cuda" -- "$word"); return ;;
     --transport) mapfile -t COMPREPLY < <(compgen -W "shm stream" -- "$word"); return ;;
     --rate) mapfile -t COMPREPLY < <(compgen -W "max" -- "$word"); return ;;
@@ -23,13 +23,13 @@ _framebench() {
   case $command in
     "") words="limits overlap stages model daemon transport scale load report --help --version" ;;
     limits | stages | daemon | transport) words=$measured ;;
-    overlap) words="$measured --svg --witness" ;;
+    overlap) words="$measured --witness" ;;
     model)
       mapfile -t COMPREPLY < <(compgen -W "$measured" -- "$word"; [[ $word == -* ]] || compgen -f -- "$word")
       return
       ;;
     scale)
-      words="--json --quick --backend --devices --simulate --help"
+      words="--json --quick --backend --devices --help"
       mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word"; [[ $word == -* ]] || compgen -f -- "$word")
       return
       ;;
@@ -38,8 +38,7 @@ _framebench() {
       [[ $word == -* ]] || words+=" $(_framebench_pipelines "${socket[@]}")"
       ;;
     report)
-      if [[ $before == --summary ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi
-      mapfile -t COMPREPLY < <(compgen -W "--summary --help" -- "$word"; compgen -d -- "$word")
+      mapfile -t COMPREPLY < <(compgen -W "--help" -- "$word"; compgen -d -- "$word")
       return
       ;;
   esac

@@ -31,9 +31,9 @@ _framebench() {
     model) _arguments $measured '1:file:_files' ;;
     scale)
       _arguments '--json[print one JSON document]' '--quick[small sizes and few rounds]' '--backend[where stages run]:backend:(cpu cuda)' \
-        '--devices[at most so many]:number' '--simulate[many cameras on devices that are not there]' '(- *)--help[say what the command does]' '1:file:_files'
+        '--devices[at most so many]:number' '(- *)--help[say what the command does]' '1:file:_files'
       ;;
-    overlap) _arguments $measured '--svg[write the timeline as a picture]:file:_files' '--witness[compare with CUPTI]' ;;
+    overlap) _arguments $measured '--witness[compare with CUPTI]' ;;
     load)
       _arguments '(-s --socket)'{-s,--socket}'[status socket of the daemon]:socket:_files' \
         '--rate[frames a second]:number or max:(max)' '--in-flight[frames under way of each client]:number' \
@@ -42,7 +42,7 @@ _framebench() {
         '--spin[never sleep]' '--transport[of native pipelines]:transport:(shm stream)' '--json[print one JSON document]' '(- *)--help[say what the command does]' \
         '*:pipeline:_framebench_pipelines'
       ;;
-    report) _arguments '--summary[print a document shorter]:file:_files' '1:folder:_files -/' ;;
+    report) _arguments '1:folder:_files -/' ;;
   esac
 }
 _framebench "$@"

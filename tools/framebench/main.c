@@ -22,13 +22,11 @@ static const struct command {
      "Measures copies, launches, completion, sockets without a GPU, and frames back to back in a bare loop, with the\n"
      "engine of framed beside it. --quick takes small sizes and few rounds, to see that it works.",
      command_limits},
-    {"overlap", "[--json] [--quick] [--backend cpu|cuda] [--device N] [--svg FILE] [--witness]",
+    {"overlap", "[--json] [--quick] [--backend cpu|cuda] [--device N] [--witness]",
      "the same work serially and with 1 to 8 slots",
      "Measures frames of 4 KiB to 24 MiB with kernels that take next to nothing, and half, as long and twice as long as\n"
      "a copy: serially, and with 1, 2, 3, 4 and 8 slots, told by spin or callback; each beside what its own copies and\n"
-     "kernels allow, and what `framectl plan` would have foretold of it from 2 slots. Then the programs that\n"
-     "textbooks show, and a timeline of some frames.\n"
-     "  --svg FILE     write the timeline as a picture, too\n"
+     "kernels allow. Then the programs that textbooks show.\n"
      "  --witness      compare the engine's times with those that CUPTI records",
      command_overlap},
     {"stages", "[--json] [--quick] [--backend cpu|cuda] [--device N]", "every stage beside what memory allows",
@@ -53,14 +51,12 @@ static const struct command {
      "fast as they go, and 4 KiB one at a time, each beside the same work in one process without a daemon; and 4 MiB\n"
      "beside the daemon's sockets.",
      command_transport},
-    {"scale", "[--json] [--quick] [--backend cpu|cuda] [--devices N] [--simulate] [FILE]",
-     "a pipeline on 1, 2, 4 and more devices",
+    {"scale", "[--json] [--quick] [--backend cpu|cuda] [--devices N] [FILE]", "a pipeline on 1, 2, 4 and more devices",
      "Starts a daemon of its own and sends 4 MiB frames in shared memory through pipelines on 1, 2, 4 and more devices, with\n"
      "two sessions on each: affine, which the link bounds, and work, which the device bounds, or the model of FILE. Beside "
      "each:\n"
      "that many times the rate of one device, and loops without a daemon on all these devices at once.\n"
-     "  --devices N    at most so many (default: all that there are; the cpu backend appears as 4)\n"
-     "  --simulate     instead: 10,000 cameras on 8 to 64 devices, by a model of what one device here does, held beside that",
+     "  --devices N    at most so many (default: all that there are; the cpu backend appears as 4)",
      command_scale},
     {"load",
      "[-s SOCKET] [--rate N|max] [--in-flight N] [--clients N] [--search GOAL] [--duration TIME] [--warm-up TIME] [--spin]\n"
@@ -79,11 +75,9 @@ static const struct command {
      "  --transport WHICH    of pipelines that are native at both ends: shm, memory shared with the daemon, or stream, the\n"
      "                       connection (default: what the daemon gives, which is shm wherever it can)",
      command_load},
-    {"report", "FOLDER | --summary FILE", "one table from the results in a folder",
+    {"report", "FOLDER", "one table from the results in a folder",
      "Reads every .json file in FOLDER, as measure.sh writes them, and prints the figures that framed is held to as a\n"
-     "table in Markdown, each beside its limit.\n"
-     "  --summary FILE  print that document shorter, to be kept: of the rows of long sections only what names them, their\n"
-     "                  time and their ratios, in three digits",
+     "table in Markdown, each beside its limit.",
      command_report},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

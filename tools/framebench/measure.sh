@@ -1,6 +1,6 @@
 #!/bin/bash
-# Measures everything that results/README.md has in tables, and writes it into a folder: one JSON document a measurement, a
-# picture of some frames, and what went wrong. About five minutes on a machine with a GPU.
+# Measures everything that results/README.md has in tables, and writes one JSON document a measurement into a folder. About
+# five minutes on a machine with a GPU.
 #
 #   measure.sh FOLDER [--quick] [--backend cpu|cuda]
 #
@@ -60,7 +60,7 @@ if [ -e /dev/nvidiactl ] && [[ " ${options[*]-} " != *" cpu "* ]]; then
 fi
 
 measure limits 130 "$programs/framebench" limits --json "${options[@]}"
-measure overlap 180 "$programs/framebench" overlap --json --svg "$folder/timeline.svg" "${witness[@]}" "${options[@]}"
+measure overlap 180 "$programs/framebench" overlap --json "${witness[@]}" "${options[@]}"
 measure stages 90 "$programs/framebench" stages --json "${options[@]}"
 if "$programs/framebench" daemon --help >/dev/null 2>&1; then
   measure daemon 90 "$programs/framebench" daemon --json "${options[@]}"
@@ -71,9 +71,6 @@ fi
 peers=$here/peers
 if [ -e "$peers/compare.py" ]; then
   measure peers 120 "${PYTHON:-python3}" "$peers/compare.py" --framed "$programs/framed" "${options[@]}"
-fi
-if [ -e "$peers/python_client.py" ]; then
-  measure python-client 60 "${PYTHON:-python3}" "$peers/python_client.py" --programs "$programs" "${options[@]}"
 fi
 if [ -e "$here/system_calls.py" ] && command -v strace >/dev/null; then
   quick=()

@@ -1,6 +1,5 @@
 /*
- * framebench report: one table of the JSON documents in a folder, so that it can be made again at any time, and documents that
- * are short enough to be kept.
+ * framebench report: one table of the JSON documents in a folder.
  */
 #include "tools/framebench/command.h"
 
@@ -108,53 +107,9 @@ static bool load_all(const char *folder, json_t *documents, struct problem *prob
   return done;
 }
 
-/* -- a document that is kept --------------------------------------------------------------------------------------- */
-
-enum { FEW_ROWS = 50 }; /* sections of so many stay whole */
-
-static json_t *three_digits(const json_t *value) {
-  char number[32];
-  snprintf(number, sizeof number, "%.3g", json_number_value(value));
-  return json_real(strtod(number, NULL));
-}
-
-/* What names the row, the time that it took, and its share of what it is compared with. */
-static json_t *shorten_row(const json_t *row) {
-  static const char *const kept[] = {"backend", "size",  "pixels", "stage",    "bytes",    "kernel",  "way",
-                                     "graph",   "slots", "us",     "of_ideal", "of_bound", "bare_us", "ratio"};
-  json_t *shorter = json_object();
-  for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
-    json_t *value = json_object_get(row, kept[i]);
-    if (value) {
-      json_object_set_new(shorter, kept[i], json_is_real(value) ? three_digits(value) : json_incref(value));
-    }
-  }
-  return shorter;
-}
-
-static bool print_summary(const char *path, struct problem *problem) {
-  json_error_t error;
-  json_t *document = json_load_file(path, 0, &error), *rows;
-  const char *section;
-  if (!document) {
-    return problem_set(problem, EXIT_STATUS_REFUSED, NULL, "%s:%d: %s", path, error.line, error.text);
-  }
-  json_object_foreach(json_object_get(document, "sections"), section, rows) {
-    for (size_t i = json_array_size(rows) > FEW_ROWS ? json_array_size(rows) : 0; i > 0; i--) {
-      json_array_set_new(rows, i - 1, shorten_row(json_array_get(rows, i - 1)));
-    }
-  }
-  bool done = json_dumpf(document, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6)) == 0 && putchar('\n') != EOF;
-  json_decref(document);
-  return done || problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot write the summary to standard output");
-}
-
 /* -- the command --------------------------------------------------------------------------------------------------- */
 
 bool command_report(int count, char **arguments, struct problem *problem) {
-  if (count == 3 && strcmp(arguments[1], "--summary") == 0) {
-    return print_summary(arguments[2], problem);
-  }
   if (count != 2) {
     return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'report' needs one folder of results");
   }

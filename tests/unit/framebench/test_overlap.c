@@ -1,6 +1,5 @@
-/* What a row calls its ideal, the choice of rounds, and pictures, against timelines made by hand. */
+/* The ideal of a row and the choice of rounds. */
 #include "tools/framebench/common/engine.h"
-#include "tools/framebench/overlap/picture.h"
 #include "tools/framebench/overlap/workload.h"
 
 #include <stdlib.h>
@@ -66,72 +65,6 @@ START_TEST(test_rounds_meet_a_time) {
 }
 END_TEST
 
-/* -- pictures ---------------------------------------------------------------------------------------------------------- */
-
-/* Two frames on two slots, every step 10 us, the second half a step late; the axis begins at 100. */
-static const struct overlap_frame two[] = {
-    {.number = 0, .slot = 0, .spans = {{100, 110}, {110, 120}, {120, 130}}},
-    {.number = 1, .slot = 1, .spans = {{110, 120}, {120, 130}, {130, 140}}},
-};
-
-enum { PICTURE_ROOM = 8192 };
-
-static void draw(char picture[PICTURE_ROOM], bool svg, const struct overlap_frame *frames, uint64_t count) {
-  FILE *out = fmemopen(picture, PICTURE_ROOM, "w");
-  ck_assert_ptr_nonnull(out);
-  if (svg) {
-    picture_svg(out, frames, count, "two frames");
-  } else {
-    picture_text(out, frames, count, 50);
-  }
-  fclose(out);
-}
-
-START_TEST(test_extent) {
-  struct overlap_span extent = picture_extent(two, 2);
-  ck_assert_double_eq(extent.begin, 100);
-  ck_assert_double_eq(extent.end, 140);
-  extent = picture_extent(two, 0);
-  ck_assert_double_eq(extent.end - extent.begin, 0);
-}
-END_TEST
-
-START_TEST(test_text_has_a_row_an_engine) {
-  char text[PICTURE_ROOM] = "";
-  draw(text, false, two, 2);
-  ck_assert_str_eq(text, "  copy in   00000000001111111111....................\n"
-                         "  kernel    ..........00000000001111111111..........\n"
-                         "  copy out  ....................00000000001111111111\n"
-                         "            0                                  40 us\n\n");
-}
-END_TEST
-
-START_TEST(test_nothing_gives_no_picture) {
-  char text[PICTURE_ROOM] = "";
-  draw(text, false, two, 0);
-  ck_assert_str_eq(text, "");
-}
-END_TEST
-
-static unsigned occurrences(const char *text, const char *word) {
-  unsigned count = 0;
-  for (const char *at = strstr(text, word); at; at = strstr(at + 1, word)) {
-    count++;
-  }
-  return count;
-}
-
-START_TEST(test_svg_has_a_bar_for_each_step) {
-  char text[PICTURE_ROOM] = "";
-  draw(text, true, two, 2);
-  ck_assert_uint_eq(occurrences(text, "<rect x="), 6);
-  ck_assert_uint_eq(occurrences(text, ">0</text>"), 3);
-  ck_assert_uint_eq(occurrences(text, ">1</text>"), 3);
-  ck_assert_uint_eq(occurrences(text, "width=\"250.0\""), 6); /* a quarter of the picture each */
-  ck_assert_ptr_nonnull(strstr(text, "</svg>"));
-}
-END_TEST
-
 Suite *overlap_suite(void);
 Suite *overlap_suite(void) {
   Suite *suite = suite_create("overlap");
@@ -141,10 +74,6 @@ Suite *overlap_suite(void) {
   tcase_add_test(cases, test_ideal_of_frames_side_by_side);
   tcase_add_test(cases, test_no_times_give_no_ideal);
   tcase_add_test(cases, test_rounds_meet_a_time);
-  tcase_add_test(cases, test_extent);
-  tcase_add_test(cases, test_text_has_a_row_an_engine);
-  tcase_add_test(cases, test_nothing_gives_no_picture);
-  tcase_add_test(cases, test_svg_has_a_bar_for_each_step);
   suite_add_tcase(suite, cases);
   return suite;
 }

@@ -5,10 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct option long_options[] = {
-    {"json", no_argument, NULL, 'j'},          {"quick", no_argument, NULL, 'q'},     {"backend", required_argument, NULL, 'b'},
-    {"device", required_argument, NULL, 'd'},  {"svg", required_argument, NULL, 's'}, {"witness", no_argument, NULL, 'w'},
-    {"devices", required_argument, NULL, 'n'}, {"simulate", no_argument, NULL, 'm'},  {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {{"json", no_argument, NULL, 'j'},
+                                             {"quick", no_argument, NULL, 'q'},
+                                             {"backend", required_argument, NULL, 'b'},
+                                             {"device", required_argument, NULL, 'd'},
+                                             {"witness", no_argument, NULL, 'w'},
+                                             {"devices", required_argument, NULL, 'n'},
+                                             {NULL, 0, NULL, 0}};
 
 static const char *const backends[] = {[GPU_BACKEND_AUTO] = "auto", [GPU_BACKEND_CUDA] = "cuda", [GPU_BACKEND_CPU] = "cpu"};
 
@@ -37,12 +40,9 @@ static bool parse_number(const char *name, const char *text, unsigned long least
 /* Which bit a subcommand needs that takes this option; 0: all take it. */
 static unsigned needs(int option) {
   switch (option) {
-  case 's':
-    return OPTION_SVG;
   case 'w':
     return OPTION_WITNESS;
   case 'n':
-  case 'm':
     return OPTION_SCALE;
   default:
     return 0;
@@ -71,18 +71,12 @@ static bool take(int option, char **arguments, unsigned takes, struct options *o
   case 'w':
     options->witness = true;
     return true;
-  case 's':
-    options->svg = optarg;
-    return true;
   case 'b':
     return parse_backend(optarg, options, problem);
   case 'd':
     return parse_number("device", optarg, 0, 1023, &options->device, problem);
   case 'n':
     return parse_number("devices", optarg, 1, OPTIONS_MOST_DEVICES, &options->devices, problem);
-  case 'm':
-    options->simulate = true;
-    return true;
   default:
     return problem_set_option(problem, option, arguments, "see `framebench COMMAND --help`");
   }

@@ -8,18 +8,16 @@
 #include <jansson.h>
 #include <limits.h>
 
-/* Bits: what not every subcommand takes. SCALE: --devices in the place of --device, --simulate, and perhaps a file. */
-enum option_id { OPTION_SVG = 1, OPTION_WITNESS = 2, OPTION_FILE = 4, OPTION_SCALE = 8 };
+/* Bits: options that not every subcommand takes. SCALE: --devices instead of --device, and perhaps a file. */
+enum option_id { OPTION_WITNESS = 1, OPTION_FILE = 2, OPTION_SCALE = 4 };
 enum { OPTIONS_MOST_DEVICES = 64 };
 
 struct options {
   bool json, quick;
   bool witness;     /* compare with CUPTI's records */
-  const char *svg;  /* file for the timeline; NULL: none */
   const char *file; /* the operand, where one is taken: whole, if it is there, since a daemon looks for it from elsewhere */
   char path[PATH_MAX];
   unsigned devices; /* at most so many; 0: not given */
-  bool simulate;    /* foretell what is not there */
   enum gpu_backend_choice backend;
   unsigned device;
 };

@@ -29,13 +29,6 @@ bool overlap_rows(const struct overlap_bench *bench, struct problem *problem);
  * struct overlap_work. */
 void overlap_bound(json_t *row, unsigned kernels);
 
-/* Frames whose copies keep their order, and whose copies share the link, side by side; `seconds` each. */
-bool overlap_order(struct results *results, struct gpu_device *device, bool quick, double seconds, struct problem *problem);
-
-/* Adds the section of predictions: what the daemon would have foretold, from what it measures with 2 slots, of every row with
- * another number of slots. `kernels` as in struct overlap_work. */
-void overlap_predict(struct results *results, unsigned kernels);
-
 /* Adds the section of targets, from the rows of the other sections. */
 bool overlap_targets(struct results *results, bool cuda, struct problem *problem);
 

@@ -10,7 +10,6 @@
 #include <string.h>
 
 enum { WHAT = 200 };
-#define PREDICTED_WITHIN 0.1
 
 static double number(const json_t *row, const char *key) { return json_number_value(json_object_get(row, key)); }
 
@@ -128,28 +127,6 @@ static void add_witness(struct results *results, size_t bytes) {
   }
 }
 
-/* -- predictions ---------------------------------------------------------------------------------------------------- */
-
-/* How many of those of one way are right, of all, or of those that were the same in each of their turns. */
-static void add_predictions(struct results *results, const char *way, bool steady) {
-  char what[WHAT];
-  size_t index;
-  const json_t *row;
-  unsigned right = 0, all = 0;
-  json_array_foreach(results_rows(results, "predictions"), index, row) {
-    if (strcmp(text(row, "way"), way) == 0 && (!steady || number(row, "spread") <= 1 + PREDICTED_WITHIN)) {
-      all++;
-      right += fabs(number(row, "ratio") - 1) <= PREDICTED_WITHIN;
-    }
-  }
-  if (all > 0) {
-    snprintf(what, sizeof what, "framectl plan from what is measured with 2 slots, %s: within 10 %% of what other numbers give",
-             way);
-    targets_add(results, &(struct target){what, steady ? "rows that are the same within 10 % in each turn" : "all rows", "rows",
-                                          right, all, 0.9, false});
-  }
-}
-
 bool overlap_targets(struct results *results, bool cuda, struct problem *problem) {
   const json_t *rows = results_rows(results, "rows");
   targets_begin(results);
@@ -161,9 +138,5 @@ bool overlap_targets(struct results *results, bool cuda, struct problem *problem
   }
   add_witness(results, 4 << 20);
   add_witness(results, 24 << 20);
-  add_predictions(results, "spin", false);
-  add_predictions(results, "callback", false);
-  add_predictions(results, "spin", true);
-  add_predictions(results, "callback", true);
   return true;
 }

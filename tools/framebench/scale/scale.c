@@ -6,11 +6,11 @@
  * on one device, or what the host lets all devices do together, where that is less. All take turns, and the median of each
  * counts.
  */
+#include "tools/framebench/scale/scale.h"
 #include "tools/framebench/command.h"
 #include "tools/framebench/common/machine.h"
 #include "tools/framebench/common/samples.h"
 #include "tools/framebench/common/targets.h"
-#include "tools/framebench/scale/foresee.h"
 
 #include <stdio.h>
 
@@ -118,8 +118,7 @@ bool command_scale(int count, char **arguments, struct problem *problem) {
   if (!results) {
     return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for the results");
   }
-  bool done = scale_open(&scale, &options, results, problem) &&
-              (options.simulate ? foresee(&scale, problem) : measure(&scale, problem)) && results_finish(results, problem);
+  bool done = scale_open(&scale, &options, results, problem) && measure(&scale, problem) && results_finish(results, problem);
   scale_close(&scale);
   results_free(results);
   return done;
