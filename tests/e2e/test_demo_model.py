@@ -54,7 +54,7 @@ def only(tree, **scripts):
     """A PATH with what the script calls before it makes a video, and programs that are made up."""
     folder = tree / "only"
     folder.mkdir()
-    for name in ("bash", "dirname", "grep", "mkdir", "rm", "tail"):
+    for name in ("bash", "dirname", "grep", "mkdir", "rm", "tail", "timeout"):
         (folder / name).symlink_to(shutil.which(name))
     for name, script in scripts.items():
         (folder / name).write_text(f"#!/bin/bash\n{script}\n")

@@ -1,68 +1,32 @@
 #!/bin/bash
 # Has a model find the characters in a video that goes through the real daemon, and writes one of its frames, with boxes,
 # to demo-model.png in the folder where it was called: what `make demo-model` runs after the build. Everything else lies in
-# build/demo-model/, also what is fetched once; no process is left, however it ends.
-set -euo pipefail
+# build/demo-model/, also what is fetched once. No process is left, however it ends.
 picture=$PWD/demo-model.png
 cd "$(dirname "$0")/../.."
-exec </dev/null
-here=build/demo-model
-status=$here/status.sock
+# shellcheck source=tools/demo/common.sh
+. tools/demo/common.sh demo-model build/demo-model
 model=$here/characters.onnx
 wheel=ddddocr-1.6.1-py3-none-any.whl
 frames=120
 shown=45 # the frame of the picture
-framed=
-readers=
-
-clean_up() {
-  for process in $readers $framed; do
-    kill "$process" 2>/dev/null || true
-    wait "$process" 2>/dev/null || true
-  done
-}
-trap clean_up EXIT
-trap 'exit 130' INT TERM
-
-# In a sentence what is wrong, and in a further one what to do.
-fail() {
-  echo "demo-model: $1" >&2
-  [ $# = 1 ] || echo "demo-model: $2" >&2
-  if [ -s $here/framed.log ]; then
-    echo "demo-model: the log of framed ($here/framed.log):" >&2
-    cat $here/framed.log >&2
-  fi
-  exit 1
-}
-
-# Waits until a command succeeds, as long as the daemon lives.
-wait_until() {
-  for _ in $(seq 600); do
-    if "$@" >/dev/null 2>&1; then return 0; fi
-    kill -0 "$framed" 2>/dev/null || return 1
-    sleep 0.1
-  done
-  return 1
-}
-
-framectl() { build/framectl -s $status "$@"; }
 
 # The model lies in the package of a program that uses it. A wheel that somebody put there is taken as if it was fetched.
 fetch_model() {
   echo "-- fetching the model (76 MB with pip, once): of ddddocr, under the MIT licence"
-  if [ ! -s $here/$wheel ]; then
+  if [ ! -s "$here/$wheel" ]; then
     python3 -m pip --version >/dev/null 2>&1 || fail "pip, which fetches the model, is not there" "Debian: apt install python3-pip"
-    python3 -m pip download --disable-pip-version-check --no-input --retries 1 --no-deps --only-binary=:all: \
-      --python-version 3.12 --dest $here ddddocr==1.6.1 >$here/pip.log 2>&1 ||
-      fail "pip could not fetch the model: $(grep -v '^WARNING' $here/pip.log | tail -n 1)" \
+    step_limit=1800 run "fetching the model" python3 -m pip download --disable-pip-version-check --no-input --retries 1 --no-deps --only-binary=:all: \
+      --python-version 3.12 --dest "$here" ddddocr==1.6.1 >"$here/pip.log" 2>&1 ||
+      fail "pip could not fetch the model: $(grep -v '^WARNING' "$here/pip.log" | tail -n 1)" \
         "where there is a network, run \`pip download --no-deps ddddocr==1.6.1\`, put $wheel into $here, and try again"
   fi
-  rm -rf $here/unpacked
-  python3 -m zipfile -e $here/$wheel $here/unpacked >$here/pip.log 2>&1 ||
-    fail "$here/$wheel could not be unpacked: $(tail -n 1 $here/pip.log)" "remove it, and try again"
-  mv $here/unpacked/ddddocr/common_det.onnx $model
-  mv $here/unpacked/ddddocr-*/licenses/LICENSE $here/characters.LICENSE
-  rm -rf $here/unpacked ${here:?}/$wheel
+  rm -rf "$here/unpacked"
+  python3 -m zipfile -e "$here/$wheel" "$here/unpacked" >"$here/pip.log" 2>&1 ||
+    fail "$here/$wheel could not be unpacked: $(tail -n 1 "$here/pip.log")" "remove it, and try again"
+  mv "$here/unpacked/ddddocr/common_det.onnx" "$model"
+  mv "$here"/unpacked/ddddocr-*/licenses/LICENSE "$here/characters.LICENSE"
+  rm -rf "$here/unpacked" "${here:?}/$wheel"
 }
 
 # What the machine has is taken, else the one for the CPU is fetched.
@@ -71,72 +35,68 @@ find_runtime() {
   export FRAMED_ONNXRUNTIME=$PWD/$here/onnxruntime
   [ ! -d "$FRAMED_ONNXRUNTIME" ] || return 0
   echo "-- fetching ONNX Runtime, which computes models (19 MB with pip, once)"
-  build/framectl models install || fail "there is no ONNX Runtime"
+  step_limit=1800 run "fetching ONNX Runtime" build/framectl models install || fail "there is no ONNX Runtime"
 }
 
 # The letters of a word, each on a way of its own.
 make_video() {
-  local filter="mandelbrot=size=640x480:rate=1:start_scale=0.02:start_x=-0.7436:start_y=0.1318:maxiter=300,trim=end_frame=1"
-  filter+=",gblur=sigma=8,eq=saturation=0.6:brightness=-0.05,loop=loop=-1:size=1,fps=30"
+  local filter="mandelbrot=size=640x480:rate=30:start_scale=0.02:start_x=-0.7436:start_y=0.1318:maxiter=300,trim=end_frame=1"
+  filter+=",gblur=sigma=8,eq=saturation=0.6:brightness=-0.05,loop=loop=-1:size=1,setpts=N/TB/30"
   local colours=(white yellow orange cyan white yellow) word=FRAMED
   for i in "${!colours[@]}"; do
     filter+=",drawtext=font='Sans\:bold':text=${word:i:1}:fontsize=72:borderw=3:fontcolor=${colours[i]}"
     filter+=":x='45+95*$i+20*sin(1.3*t+$i)':y='190+150*sin(1.1*t+1.7*$i)'"
   done
-  ffmpeg -nostdin -v error -y -f lavfi -i "$filter,format=yuv420p" -frames:v $frames -f yuv4mpegpipe $here/video.y4m \
-    2>$here/video.log
+  run "making the video" ffmpeg -nostdin -v error -y -f lavfi -i "$filter,format=yuv420p" -frames:v $frames -f yuv4mpegpipe \
+    "$here/video.y4m" 2>"$here/video.log"
 }
 
-start_framed() {
+configure() {
   local backend=auto
   build/framectl models | grep 'and CUDA, which is used' >/dev/null || backend=cpu
-  sed "s/backend: auto/backend: $backend/" tools/demo/demo-model.yaml >$here/framed.yaml
-  echo character >$here/labels
-  echo "-- starting build/framed -c $here/framed.yaml"
-  build/framed -c $here/framed.yaml 2>$here/framed.log &
-  framed=$!
-  wait_until framectl status || fail "framed did not come up"
+  sed "s/backend: auto/backend: $backend/" tools/demo/demo-model.yaml >"$here/framed.yaml"
+  echo character >"$here/labels"
 }
 
 # Both pipelines at once, as fast as they take it.
 send_video() {
+  local readers=() reader
   echo "-- sending the video to $here/boxes.sock and $here/pictures.sock"
-  framectl pull --frames $frames boxes >$here/boxes.json 2>$here/readers.log &
-  readers=$!
-  framectl pull --frames $frames pictures >$here/pictures.y4m 2>>$here/readers.log &
-  readers="$readers $!"
-  ffmpeg -nostdin -v error -i $here/video.y4m -f yuv4mpegpipe unix:$here/boxes.sock -f yuv4mpegpipe unix:$here/pictures.sock \
-    2>$here/camera.log || fail "the video could not be sent: $(cat $here/camera.log)"
-  for reader in $readers; do
-    wait_until sh -c "! kill -0 $reader" || fail "not all of the $frames results came: $(cat $here/readers.log)"
-    wait "$reader" || fail "the results could not be read: $(cat $here/readers.log)"
+  begin build/framectl -s "$here/status.sock" pull --frames $frames boxes >"$here/boxes.json" 2>"$here/readers.log"
+  readers+=("$begun")
+  begin build/framectl -s "$here/status.sock" pull --frames $frames pictures >"$here/pictures.y4m" 2>>"$here/readers.log"
+  readers+=("$begun")
+  wait_until "the reader of boxes is connected" has_readers boxes 1
+  wait_until "the reader of pictures is connected" has_readers pictures 1
+  started=$(date +%s%N)
+  run "sending the video" ffmpeg -nostdin -v error -i "$here/video.y4m" -f yuv4mpegpipe "unix:$here/boxes.sock" \
+    -f yuv4mpegpipe "unix:$here/pictures.sock" 2>"$here/camera.log" || fail "the video could not be sent: $(cat "$here/camera.log")"
+  for reader in "${readers[@]}"; do
+    finish "$reader" "reading the $frames results" || fail "the results could not be read: $(cat "$here/readers.log")"
   done
-  readers=
+  ended=$(date +%s%N)
 }
 
 # One line of JSON for each frame.
 say_boxes() {
-  echo "$frames frames with $(grep -o '"score"' $here/boxes.json | wc -l) boxes; in the one of the picture:"
-  sed -n "$((shown + 1))p" $here/boxes.json | grep -o '{"x"[^}]*}' | tr -d '{}"' |
+  echo "$frames frames with $(grep -o '"score"' "$here/boxes.json" | wc -l) boxes; in the one of the picture:"
+  sed -n "$((shown + 1))p" "$here/boxes.json" | grep -o '{"x"[^}]*}' | tr -d '{}"' |
     awk -F '[:,]' '{ printf "  a character of %.0f x %.0f pixels at (%.0f, %.0f), score %.2f\n", $6, $8, $2, $4, $10 }'
 }
 
-mkdir -p $here
-rm -f $here/*.log $here/*.sock $here/*.json $here/*.y4m
+mkdir -p "$here"
+rm -f "$here"/*.log "$here"/*.sock "$here"/*.json "$here"/*.y4m
 command -v ffmpeg >/dev/null || fail "ffmpeg, which makes the video, is not there" "Debian: apt install ffmpeg"
-[ -s $model ] || fetch_model
+[ -s "$model" ] || fetch_model
 find_runtime
 echo "-- making four seconds of video: $here/video.y4m"
-make_video || fail "ffmpeg could not make the video: $(tail -n 1 $here/video.log)" "it needs its filter drawtext and a font (Debian: fonts-dejavu)"
-start_framed
-started=$(date +%s%N)
+make_video || fail "ffmpeg could not make the video: $(tail -n 1 "$here/video.log")" "it needs its filter drawtext and a font (Debian: fonts-dejavu-core)"
+configure
+start_framed "$here/framed.yaml"
 send_video
-ended=$(date +%s%N)
-ffmpeg -nostdin -v error -y -i $here/pictures.y4m -vf "select='eq(n,$shown)'" -frames:v 1 "$picture" 2>$here/picture.log ||
-  fail "$picture could not be written: $(tail -n 1 $here/picture.log)"
-kill -TERM $framed
-wait $framed || fail "framed ended with status $?"
-framed=
+run "making the picture" ffmpeg -nostdin -v error -y -i "$here/pictures.y4m" -vf "select='eq(n,$shown)'" -frames:v 1 "$picture" 2>"$here/picture.log" ||
+  fail "$picture could not be written: $(tail -n 1 "$here/picture.log")"
+stop_framed
 
 echo
 say_boxes

@@ -1,78 +1,42 @@
 #!/bin/bash
 # Runs a video through the real daemon as a camera would, and shows what became of it: what `make demo` runs after
-# the build. Everything lies in build/demo/; no process is left, however it ends.
-set -euo pipefail
+# the build. Everything lies in build/demo/. No process is left, however it ends.
 cd "$(dirname "$0")/../.."
-exec </dev/null
+# shellcheck source=tools/demo/common.sh
+. tools/demo/common.sh demo build/demo
 config=config/examples/demo.yaml
-here=build/demo
-status=$here/status.sock
 frames=300
-framed=
-reader=
 
-clean_up() {
-  for process in $reader $framed; do
-    kill "$process" 2>/dev/null || true
-    wait "$process" 2>/dev/null || true
-  done
-}
-trap clean_up EXIT
-trap 'exit 130' INT TERM
-
-fail() {
-  echo "demo: $*" >&2
-  if [ -s $here/framed.log ]; then
-    echo "demo: the log of framed ($here/framed.log):" >&2
-    cat $here/framed.log >&2
-  fi
-  exit 1
-}
-
-# Waits until a command succeeds, as long as the daemon lives.
-wait_until() {
-  for _ in $(seq 300); do
-    if "$@" >/dev/null 2>&1; then return 0; fi
-    kill -0 "$framed" 2>/dev/null || return 1
-    sleep 0.1
-  done
-  return 1
-}
-
-framectl() { build/framectl -s $status "$@"; }
-
-rm -rf $here
-mkdir -p $here
+rm -rf "$here"
+mkdir -p "$here"
+command -v ffmpeg >/dev/null || fail "ffmpeg, which makes the video, is not there" "Debian, Ubuntu: apt install ffmpeg"
 
 echo "-- making ten seconds of video: $here/camera.y4m"
-tools/demo/video.sh $here/camera.y4m || fail "ffmpeg could not make the video"
+run "making the video" tools/demo/video.sh "$here/camera.y4m" || fail "ffmpeg could not make the video"
 
-echo "-- starting build/framed -c $config"
-build/framed -c $config 2>$here/framed.log &
-framed=$!
-wait_until framectl status || fail "framed did not come up"
+start_framed $config
 
-echo "-- reading results from $here/camera.out.sock into $here/results.mkv"
-ffmpeg -nostdin -v error -y -f yuv4mpegpipe -i unix:$here/camera.out.sock -frames:v $frames -c:v mpeg4 -q:v 2 $here/results.mkv \
-  2>$here/reader.log &
-reader=$!
+# Some versions of ffmpeg wait for the end of a socket although they have all frames: framectl reads it, and ffmpeg a file.
+echo "-- reading results from $here/camera.out.sock into $here/results.y4m"
+begin build/framectl -s "$here/status.sock" pull --frames $frames camera >"$here/results.y4m" 2>"$here/reader.log"
+reader=$begun
+wait_until "the reader is connected" has_readers camera 1
 
 echo "-- sending the video to $here/camera.sock at 30 frames a second, as a camera would"
-ffmpeg -nostdin -v error -re -i $here/camera.y4m -f yuv4mpegpipe unix:$here/camera.sock 2>$here/camera.log ||
-  fail "the video could not be sent: $(cat $here/camera.log)"
-wait_until sh -c "! kill -0 $reader" || fail "the reader did not get its $frames results"
-wait "$reader" || fail "the results could not be read: $(cat $here/reader.log)"
-reader=
+run "sending the video" ffmpeg -nostdin -v error -re -i "$here/camera.y4m" -f yuv4mpegpipe "unix:$here/camera.sock" 2>"$here/camera.log" ||
+  fail "the video could not be sent: $(cat "$here/camera.log")"
+finish "$reader" "reading the $frames results" || fail "the results could not be read: $(cat "$here/reader.log")"
 
 echo
 framectl status camera || fail "framectl could not read the status"
-ffmpeg -nostdin -v error -y -i $here/camera.y4m -i $here/results.mkv -filter_complex \
+run "making the video of the results" ffmpeg -nostdin -v error -y -i "$here/results.y4m" -c:v mpeg4 -q:v 2 "$here/results.mkv" ||
+  fail "the video of the results could not be made"
+run "making the picture" ffmpeg -nostdin -v error -y -i "$here/camera.y4m" -i "$here/results.y4m" -filter_complex \
   "[0]select='eq(n,180)'[before];[1]select='eq(n,180)',format=yuv420p[after];[before][after]hstack,scale=800:-1" \
-  -frames:v 1 $here/before-after.png || fail "the picture could not be made"
+  -frames:v 1 "$here/before-after.png" || fail "the picture could not be made"
+rm "$here/results.y4m"
 
-kill -TERM $framed
-wait $framed || fail "framed ended with status $?"
-framed=
+stop_framed
 echo
 echo "the results as a video:  $here/results.mkv"
 echo "before and after:        $here/before-after.png"

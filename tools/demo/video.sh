@@ -5,8 +5,8 @@
 set -eu
 [ $# = 1 ] || { sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 64; }
 
-texture="mandelbrot=size=640x480:rate=1:start_scale=0.02:start_x=-0.7436:start_y=0.1318:maxiter=300,\
-trim=end_frame=1,eq=saturation=0.6:brightness=-0.05,loop=loop=-1:size=1,fps=30"
+texture="mandelbrot=size=640x480:rate=30:start_scale=0.02:start_x=-0.7436:start_y=0.1318:maxiter=300,\
+trim=end_frame=1,eq=saturation=0.6:brightness=-0.05,loop=loop=-1:size=1,setpts=N/TB/30"
 ball="testsrc2=size=110x110:rate=30,format=yuva420p,\
 geq=lum='lum(X,Y)':cb='cb(X,Y)':cr='cr(X,Y)':a='255*lt(hypot(X-55,Y-55),54)'"
 brick="color=c=orange:size=90x60:rate=30,drawgrid=width=15:height=15:color=black@0.6"

@@ -1,0 +1,106 @@
+# What demo.sh and demo-model.sh share: steps with a time limit, and an end that leaves no process and no socket.
+# Read by `. tools/demo/common.sh NAME FOLDER`.
+# shellcheck shell=bash
+set -euo pipefail
+exec </dev/null 3>&2 # 3: for our own words where a command's go to a file
+demo=$1
+here=$2
+# Seconds that a step may take, on a slow machine too.
+step_limit=${DEMO_LIMIT:-120}
+framed=
+children=()
+
+# Every long command runs in the background: bash handles a signal during `wait`, but not during a command in the foreground.
+# A process that hangs after SIGTERM gets SIGKILL.
+clean_up() {
+  trap '' INT TERM HUP
+  local child
+  for child in "${children[@]}" $framed; do
+    kill "$child" 2>/dev/null || continue
+    for _ in $(seq 100); do
+      kill -0 "$child" 2>/dev/null || break
+      sleep 0.1
+    done
+    kill -KILL "$child" 2>/dev/null || true
+    wait "$child" 2>/dev/null || true
+  done
+  rm -f "$here"/*.sock
+}
+trap clean_up EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# Says what is wrong in one sentence, and what to do in another.
+fail() {
+  {
+    echo "$demo: $1"
+    [ $# = 1 ] || echo "$demo: $2"
+    if [ -s "$here/framed.log" ]; then
+      echo "$demo: the log of framed ($here/framed.log):"
+      cat "$here/framed.log"
+    fi
+  } >&3
+  exit 1
+}
+
+# begin COMMAND...: starts it in a process group of its own, which ends after step_limit. `begun` is its number.
+begin() {
+  timeout --kill-after=5 "$step_limit" "$@" &
+  begun=$!
+  children+=("$begun")
+}
+
+# finish NUMBER WHAT: waits for a command and gives its status. WHAT says what it does, for the case that the limit ends it.
+finish() {
+  local status=0
+  wait "$1" || status=$?
+  children=("${children[@]/#$1}")
+  case $status in
+    124 | 137) fail "$2 took more than $step_limit s" "on a slow machine, set DEMO_LIMIT to more seconds for each step" ;;
+  esac
+  return $status
+}
+
+run() { # WHAT COMMAND...: both
+  local what=$1
+  shift
+  begin "$@"
+  finish "$begun" "$what"
+}
+
+# wait_until WHAT COMMAND...: until the command succeeds. A daemon that ended is not waited for.
+wait_until() {
+  local what=$1 end=$((SECONDS + step_limit))
+  shift
+  until "$@" >/dev/null 2>&1; do
+    kill -0 "$framed" 2>/dev/null || fail "framed ended before $what"
+    [ $SECONDS -lt $end ] || fail "waited $step_limit s until $what, in vain"
+    sleep 0.1
+  done
+}
+
+framectl() { timeout --foreground 5 build/framectl -s "$here/status.sock" "$@"; }
+
+# start_framed CONFIGURATION
+start_framed() {
+  echo "-- starting build/framed -c $1"
+  build/framed -c "$1" 2>"$here/framed.log" &
+  framed=$!
+  wait_until "framed answers on $here/status.sock" framectl status
+}
+
+has_readers() { # PIPELINE NUMBER
+  framectl --json status "$1" | tr -d ' \n' | grep -q "\"readers\":$2,"
+}
+
+stop_framed() {
+  kill -TERM "$framed"
+  for _ in $(seq $((10 * step_limit))); do
+    kill -0 "$framed" 2>/dev/null || break
+    sleep 0.1
+  done
+  kill -0 "$framed" 2>/dev/null && fail "framed did not end within $step_limit s of SIGTERM"
+  wait "$framed" || fail "framed ended with status $?"
+  framed=
+}
