@@ -570,11 +570,11 @@ deb: ## builds the Debian packages framed, libframed0, libframed-dev, python3-fr
 
 # -- a folder that runs elsewhere -------------------------------------------------------------------------------------
 portable: ## makes build/portable/, which runs on another x86-64 Linux without installing anything
-	@tools/setup.sh build check
+	@tools/setup.sh build portable
 	@rm -rf build/portable
 	@+$(MAKE) --no-print-directory PORTABLE=1 programs
 	@+$(MAKE) --no-print-directory PORTABLE=1 VARIANT=check programs unit-programs
-	@tools/portable.sh
+	@FRAMED_BACKENDS='$(if $(with_cuda),both backends,the CPU backend alone)' tools/portable.sh
 
 help: ## lists the targets
 	@sed -n 's/^\([a-z0-9-]*\):.* ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20

@@ -46,5 +46,22 @@ for module in pytest _pytest pluggy iniconfig packaging attr attrs py exceptiong
 done
 find tests tools peers -name __pycache__ -prune -exec rm -r {} +
 
+cp ../../packaging/systemd/framed.sysusers framed.sysusers
+
 needed=$(objdump -T "${programs[@]}" lib/* 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
-echo "build/portable: $(du -sh . | cut -f1), needs $needed or later; run ./framed, or ./check-gpu.sh, ./sandbox.sh and ./measure.sh FOLDER on a machine with a GPU"
+cat >README <<END
+framed for $(uname -m), with ${FRAMED_BACKENDS:-the CPU backend alone}. It needs Linux with ${needed/_/ } or later, and installs nothing.
+
+to                  copy                                          where
+run it              framed, framectl and lib/, side by side       any folder, such as /opt/framed
+configure it        framed.yaml (has every key; change it)        /etc/framed/framed.yaml
+  then: /opt/framed/framed --check -c /etc/framed/framed.yaml, and without --check to start
+run it by systemd   framed.service                                /etc/systemd/system/
+                    framed.sysusers                               /etc/sysusers.d/framed.conf
+  first fill in the folders, and make the user of the service:
+  sed -i 's,@BINDIR@,/opt/framed,; s,@SYSCONFDIR@,/etc,' /etc/systemd/system/framed.service
+  systemd-sysusers && systemctl daemon-reload && systemctl enable --now framed
+measure             also framebench, measure.sh and peers/        beside framed; ./measure.sh FOLDER
+test it on a GPU    the whole folder                              any folder; ./check-gpu.sh, ./sandbox.sh
+END
+echo "build/portable: $(du -sh . | cut -f1), needs $needed or later; build/portable/README says which files to copy where"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing to build, demonstrate and test framed, on Debian 12 and Ubuntu 22.04 or later.
 #
-#   tools/setup.sh [build] [demo] [model] [check] [lint] [deb]     default: all but model, deb
+#   tools/setup.sh [build] [demo] [model] [check] [lint] [deb] [portable]     default: build demo check lint
 #   tools/setup.sh backend                           only says which GPU backends are built here; fails if nvcc is too old
 #
 # Says what it installs, and nothing if nothing is missing; what apt-get says goes to build/setup.log. Uses sudo where it
@@ -12,6 +12,7 @@ python=${PYTHON:-/usr/bin/python3}
 release=${OS_RELEASE:-/etc/os-release}
 least_cuda=12
 missing=
+wanted=
 log=$PWD/build/setup.log
 exec 3>&2 # for our own words where the rest goes to the log
 
@@ -20,6 +21,13 @@ need() {
   package=$1
   shift
   "$@" >/dev/null 2>&1 || missing="$missing $package"
+}
+
+# want PACKAGE TEST...: the same, but a system without such a package does without, and so do tests.
+want() {
+  before=$missing
+  need "$@"
+  [ "$missing" = "$before" ] || wanted="$wanted $1"
 }
 
 can_fuzz() { echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang -x c -fsanitize=fuzzer,address -o /dev/null -; }
@@ -48,8 +56,15 @@ need_model() {
   need python3-pip python3 -m pip --version
 }
 
-need_check() {
+need_portable() {
   need check pkg-config --exists check
+  need python3 test -x "$python"
+  need python3-pytest "$python" -c 'import pytest'
+  need systemd command -v systemd-analyze
+}
+
+need_check() {
+  need_portable
   need clang command -v clang
   if command -v clang >/dev/null && ! can_fuzz 2>/dev/null; then
     need "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev" false
@@ -58,18 +73,16 @@ need_check() {
   need socat command -v socat
   need tmux command -v tmux
   need valgrind command -v valgrind
-  need libnats-dev pkg-config --exists libnats
-  need nats-server command -v nats-server
-  need python3 test -x "$python"
-  need python3-pytest "$python" -c 'import pytest'
+  want libnats-dev pkg-config --exists libnats
+  want nats-server command -v nats-server
   need python3-numpy "$python" -c 'import numpy'
   need python3-opencv "$python" -c 'import cv2'
   need python3-jsonschema "$python" -c 'import jsonschema'
   need python3-yaml "$python" -c 'import yaml'
+  need python3-pip "$python" -m pip --version
   need gstreamer1.0-tools command -v gst-launch-1.0
   need gstreamer1.0-plugins-base gst-inspect-1.0 videotestsrc
   need gstreamer1.0-plugins-good gst-inspect-1.0 y4menc
-  need systemd command -v systemd-analyze
   need lintian command -v lintian
   need_deb
 }
@@ -121,6 +134,18 @@ install_packages() {
   apt update || report_failure
   # shellcheck disable=SC2086
   apt install --no-install-recommends $1 || report_failure
+}
+
+# Takes wanted packages that this system does not have out of `missing`, such as nats-server on Ubuntu 22.04.
+leave_out_unknown() {
+  [ -n "$wanted" ] && command -v apt-cache >/dev/null || return 0
+  [ -n "$(find /var/lib/apt/lists -maxdepth 1 -name '*_Packages*' 2>/dev/null)" ] || apt update || report_failure
+  for package in $wanted; do
+    if ! apt-cache show "$package" >/dev/null 2>&1; then
+      [ "$round" != first ] || echo "setup: this system has no package $package; tests that need it are left out"
+      missing=$(echo "$missing" | tr ' ' '\n' | grep -vx "$package" | paste -sd' ')
+    fi
+  done
 }
 
 # promtool's package also starts a Prometheus server, which nobody asked for: only the tool is taken out of it.
@@ -237,7 +262,7 @@ say_backend() {
 }
 
 find_missing() {
-  missing=
+  missing='' wanted=''
   for part in "$@"; do
     [ "$part" = backend ] || "need_$part"
   done
@@ -247,7 +272,7 @@ find_missing() {
 [ $# -gt 0 ] || set -- build demo check lint
 for part in "$@"; do
   case $part in
-    build | demo | model | check | lint | deb) ;;
+    build | demo | model | check | lint | deb | portable) ;;
     backend) say_backend ;;
     *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 64 ;;
   esac
@@ -256,6 +281,8 @@ say_machine
 # What clang lacks shows only once clang is there, hence a second round.
 for round in first second last; do
   find_missing "$@"
+  mkdir -p build
+  leave_out_unknown
   [ -n "$missing" ] || break
   if ! command -v apt-get >/dev/null; then
     echo "setup: this is no Debian or Ubuntu. Install what these Debian packages stand for, then try again: $missing" >&2
@@ -265,7 +292,6 @@ for round in first second last; do
     echo "setup: installed, and yet not usable: $missing" >&2
     exit 1
   fi
-  mkdir -p build
   echo "setup: installing $missing (what apt-get says goes to $log)"
   install_packages "$missing"
 done
