@@ -138,7 +138,6 @@ enum { FEW = 4 };
                          float *sum) {                                                                                         \
     static void (*const begin[])(const sample *restrict, const struct pair *, const float *restrict, size_t,                   \
                                  float *restrict) = {begin_1_##kind, begin_2_##kind, begin_3_##kind, begin_4_##kind};          \
-    assert(radius >= 1);                                                                                                       \
     uint32_t first = (radius - 1) % FEW + 1;                                                                                   \
     begin[first - 1](in, pairs, weights, count, sum);                                                                          \
     for (uint32_t k = first; k < radius; k += FEW) {                                                                           \
@@ -180,6 +179,7 @@ static void down_bytes(const struct job *job, int32_t y, size_t start, size_t co
   const uint8_t *in = (const uint8_t *)job->in + start;
   struct byte_pair rows[BLUR_MAX_RADIUS];
   int32_t radius = (int32_t)job->constants->radius;
+  assert(radius >= 1); /* so that rows[0] has a value, as the compiler checks */
   for (int32_t k = 1; k <= radius; k++) {
     rows[k - 1] = (struct byte_pair){in + (size_t)border_reflect(y - k, job->height) * job->row,
                                      in + (size_t)border_reflect(y + k, job->height) * job->row};
@@ -192,6 +192,7 @@ static void down_floats(const struct job *job, int32_t y, size_t start, size_t c
   const float *in = (const float *)job->in + start;
   struct float_pair rows[BLUR_MAX_RADIUS];
   int32_t radius = (int32_t)job->constants->radius;
+  assert(radius >= 1); /* so that rows[0] has a value, as the compiler checks */
   for (int32_t k = 1; k <= radius; k++) {
     rows[k - 1] = (struct float_pair){in + (size_t)border_reflect(y - k, job->height) * job->row,
                                       in + (size_t)border_reflect(y + k, job->height) * job->row};
@@ -219,6 +220,7 @@ static void along(const struct job *job, size_t start, size_t count, float *sum)
   const float *middle = job->padded + job->margin + start;
   struct float_pair pairs[BLUR_MAX_RADIUS];
   size_t step = job->constants->channels;
+  assert(job->constants->radius >= 1);
   for (size_t k = 1; k <= job->constants->radius; k++) {
     pairs[k - 1] = (struct float_pair){middle - k * step, middle + k * step};
   }
