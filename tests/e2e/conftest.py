@@ -1,6 +1,7 @@
 """A short directory and a hard time limit for every test."""
 
 import pathlib
+import resource
 import shutil
 import signal
 import tempfile
@@ -12,6 +13,7 @@ from harness import limit, side_by_side
 from harness.store import Store
 
 LIMIT_S = 60
+OPEN_FILES = 16384  # as in the unit of the service
 
 
 def pytest_addoption(parser):
@@ -24,6 +26,13 @@ def pytest_addoption(parser):
                      help="add the names of tests that failed to its file `failed`, a line for each report, and those that a sanitizer "
                      "reported to `certain`")
     parser.addoption("--only", type=pathlib.Path, metavar="FILE", help="run only the tests whose names are lines of the file")
+
+
+def pytest_configure():
+    """Tests that connect a thousand clients need more descriptors than a shell has by default, 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
 def some(names, chances, turn=0):

@@ -208,7 +208,11 @@ def test_resize_agrees_with_opencv(pixels, name, code):
         if name == "nearest" and after == (95, 61):
             continue  # each centre lies between two samples, and versions of OpenCV differ in which they take
         frame = picture(pixels, *before)
-        expected = cv2.resize(image(frame, pixels, *before), after, interpolation=code)
+        source = image(frame, pixels, *before)
+        if before == (1, 1):  # OpenCV 4.5 takes no picture of one pixel with several channels
+            expected = np.broadcast_to(source, (*reversed(after), *source.shape[2:]))
+        else:
+            expected = cv2.resize(source, after, interpolation=code)
         result = image(resize(frame, pixels, before, after, f"filter={name}"), pixels, *after)
         if pixels == "grayf32le":
             require_close(result, expected, 1e-5, 1e-6)

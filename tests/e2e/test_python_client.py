@@ -341,7 +341,7 @@ def test_the_package_installs_without_a_network(place, options):
     offline = ["unshare", "-rn"] if subprocess.run(["unshare", "-rn", "true"], check=False, capture_output=True).returncode == 0 else []
 
     def install(source):
-        pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--root-user-action=ignore"]
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         done = subprocess.run([*offline, *pip, "--upgrade", "--prefix", place / "site", *options, source], check=False, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit(50))
         assert done.returncode == 0, done.stdout
