@@ -68,7 +68,7 @@ $(error unknown VARIANT '$(VARIANT)': one of release check asan tsan coverage fu
 endif
 
 # Targets that install what is missing, or need nothing, come first; everything else needs the headers.
-needs_nothing := help setup clean quick check soak check-gpu check-container bench demo demo-model lint coverage fuzz portable uninstall deb
+needs_nothing := help setup clean quick check soak check-gpu check-systems check-container bench demo demo-model lint coverage fuzz portable uninstall deb
 packages := $(shell pkg-config --cflags $(libraries) $(for_tools) 2>/dev/null || echo missing)
 ifeq ($(lastword $(packages)),missing)
 ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
@@ -141,7 +141,7 @@ framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/fra
 
 # -- programs ----------------------------------------------------------------------------------------------------
 .PHONY: all help setup programs unit unit-programs e2e soak quick check demo demo-model lint coverage fuzz fuzz-programs install uninstall portable \
-        deb check-gpu check-container bench bench-instructions bench-calls bench-system-calls bench-hostile bench-link clean FORCE
+        deb check-gpu check-systems check-container bench bench-instructions bench-calls bench-system-calls bench-hostile bench-link clean FORCE
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -357,6 +357,9 @@ check: ## sets up and runs every test that needs no GPU, half of those with real
 
 check-gpu: ## runs the tests that need an NVIDIA GPU, with build/portable where nvcc is absent; PARTS='e2e -k raw' chooses
 	@tests/gpu/check.sh $(PARTS)
+
+check-systems: ## makes roots of Debian 12 and 13, Ubuntu 22.04 and 24.04 (200 MB), and runs `make demo` and `make quick` in each; SYSTEMS='ubuntu-22.04' chooses
+	@tests/systems/run.sh $(SYSTEMS)
 
 check-container: ## builds the container image, and sends frames through it; PODMAN='podman --runtime runc' and BASE=IMAGE choose
 	@tests/container.sh
