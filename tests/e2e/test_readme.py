@@ -70,3 +70,10 @@ def figures(page):
 
 def test_figures_of_readme_are_on_the_page_of_results():
     assert figures(README) and set(figures(README)) <= set(figures(RESULTS))
+
+
+def test_the_first_screen_names_two_commands():
+    first = README.read_text().partition("## Requirements")[0]
+    assert len(first.splitlines()) <= 30
+    commands = re.findall(r"^    (.*?)(?: +#.*)?$", first, re.MULTILINE) + re.findall(r"`((?:make|framed|framectl) .*?)`", first)
+    assert commands == ["make demo", "make check"]
