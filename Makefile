@@ -224,8 +224,7 @@ $(out)/obj/%.cu.o: %.cu $(out)/flags
 	$(call quiet,NVCC)$(NVCC) $(nvcc_flags) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
 # -- GPU tests: tests/gpu/check.sh runs them on a device; gpu-parity also takes --cpu --------------------------------
-gpu_tests := $(unit_folder)/gpu-parity $(unit_folder)/gpu-model $(unit_folder)/gpu-split
-$(unit_folder)/gpu-split: $(call objects,tests/gpu/split.c tests/gpu/cases.c) $(gpu_objects)
+gpu_tests := $(unit_folder)/gpu-parity $(unit_folder)/gpu-model
 $(unit_folder)/gpu-model: $(call objects,tests/gpu/model.c) $(gpu_objects)
 $(unit_folder)/gpu-parity: $(call objects,$(wildcard tests/gpu/parity*.c) tests/gpu/cases.c tests/gpu/compare.c) $(gpu_objects)
 ifeq ($(with_cuda) $(VARIANT),yes check)
@@ -312,7 +311,7 @@ unit-rooms: $(unit_programs:%=run-%)
 $(unit_programs:%=run-%): run-%: %
 	@echo "== $<"; $(unit_$(VARIANT)) $(if $(filter asan tsan,$(VARIANT)),$(if $(filter $@,$(unit_together)),CK_FORK=no timeout 300)) $<
 run-parity: $(unit_folder)/gpu-parity
-	@echo "== $<"; $< --cpu --small; $< --cpu --small --split
+	@echo "== $<"; $< --cpu --small
 
 # -- the tests with real programs ----------------------------------------------------------------------------------
 slow_asan := 3

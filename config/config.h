@@ -81,7 +81,6 @@ enum config_sink_overload { CONFIG_SINK_DROP, CONFIG_SINK_BLOCK };
 enum config_precision { CONFIG_TF32, CONFIG_FLOAT32 };
 enum config_record_when { CONFIG_RECORD_ALWAYS, CONFIG_RECORD_BOXES, CONFIG_RECORD_EVENT };
 enum config_spread { CONFIG_SPREAD_SESSIONS, CONFIG_SPREAD_FRAMES };
-enum config_split { CONFIG_SPLIT_NONE, CONFIG_SPLIT_ROWS };
 enum config_priority { CONFIG_PRIORITY_HIGH, CONFIG_PRIORITY_NORMAL, CONFIG_PRIORITY_LOW };
 enum config_policy { CONFIG_POLICY_OTHER, CONFIG_POLICY_FIFO, CONFIG_POLICY_RR };
 enum config_endpoint { CONFIG_SOCKET, CONFIG_FILE, CONFIG_REPLY };
@@ -221,7 +220,6 @@ struct config_pipeline {
   unsigned device;  /* the first of `devices`, if there are any */
   uint64_t devices; /* a bit for each that sessions are placed on; 0: `device` alone; CONFIG_ALL_DEVICES: all there are */
   enum config_spread spread;
-  enum config_split split;
   struct config_source source;
   unsigned slots;
   enum config_completion completion;
@@ -354,7 +352,6 @@ extern const char *const config_sink_protocol_names[];
 extern const char *const config_completion_names[];
 extern const char *const config_precision_names[];
 extern const char *const config_spread_names[];
-extern const char *const config_split_names[];
 extern const char *const config_priority_names[];
 extern const char *const config_policy_names[];
 extern const char *const config_graph_names[];

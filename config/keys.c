@@ -9,7 +9,6 @@ const char *const config_sink_protocol_names[] = {"raw", "y4m", "native", "", "j
 const char *const config_completion_names[] = {"callback", "spin", "persistent", NULL};
 const char *const config_precision_names[] = {"tf32", "float32", NULL};
 const char *const config_spread_names[] = {"sessions", "frames", NULL};
-const char *const config_split_names[] = {"none", "rows", NULL};
 const char *const config_priority_names[] = {"high", "normal", "low", NULL};
 const char *const config_policy_names[] = {"other", "fifo", "rr", NULL};
 const char *const config_graph_names[] = {"auto", "on", "off", NULL};

@@ -96,9 +96,30 @@ static const struct config_key *meant_key(const struct reader *reader, enum key_
   return key ? key : nearest_key(reader, section, child->name);
 }
 
+/* Keys of earlier releases, and what does their work now. */
+static const struct {
+  enum key_section section;
+  const char *name, *remedy;
+} removed_keys[] = {
+    {SECTION_PIPELINE, "split", "write spread: frames, which divides the frames of each session among the devices"},
+};
+
+static bool report_removed(struct reader *reader, enum key_section section, const struct node *node) {
+  for (size_t i = 0; i < sizeof removed_keys / sizeof removed_keys[0]; i++) {
+    if (removed_keys[i].section == section && strcmp(removed_keys[i].name, node->name) == 0) {
+      config_errors_add(reader->errors, node->name_at, removed_keys[i].remedy, "the key '%s' was removed", node->name);
+      return true;
+    }
+  }
+  return false;
+}
+
 static void report_unknown(struct reader *reader, enum key_section section, const struct node *node) {
   char where[READER_WHERE];
   char remedy[READER_WHERE * 2];
+  if (report_removed(reader, section, node)) {
+    return;
+  }
   const struct config_key *near = nearest_key(reader, section, node->name);
   if (near) {
     snprintf(remedy, sizeof remedy, "did you mean '%s'?", near->name);

@@ -45,14 +45,11 @@ static void check_devices(struct reader *reader, const struct node *node, const 
 static void check_spread(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   const bool is_list = pipeline->devices != CONFIG_ALL_DEVICES;
   const unsigned devices = is_list ? (unsigned)__builtin_popcountll(pipeline->devices) : 0;
-  const bool spreads = pipeline->spread == CONFIG_SPREAD_FRAMES, splits = pipeline->split == CONFIG_SPLIT_ROWS;
-  if (splits && (spreads || pipeline->completion == CONFIG_COMPLETION_PERSISTENT)) {
-    config_errors_add(reader->errors, place(node, NULL, "split"), "remove one of them", "'split' and '%s' exclude each other",
-                      spreads ? "spread: frames" : "completion: persistent");
-  } else if ((spreads || splits) && pipeline->devices == 0) {
-    config_errors_add(reader->errors, place(node, NULL, splits ? "split" : "spread"),
+  const bool spreads = pipeline->spread == CONFIG_SPREAD_FRAMES;
+  if (spreads && pipeline->devices == 0) {
+    config_errors_add(reader->errors, place(node, NULL, "spread"),
                       "write devices: all, or name several such as devices: [0, 1]",
-                      "the %s of pipeline '%s' have one device only", splits ? "rows" : "frames", pipeline->name);
+                      "the frames of pipeline '%s' have one device only", pipeline->name);
   } else if (spreads && devices > pipeline->slots) {
     config_errors_add(reader->errors, place(node, NULL, "spread"), "give as many slots as devices, or better twice as many",
                       "the %u slots of pipeline '%s' are too few to spread its frames over %u devices", pipeline->slots,

@@ -96,7 +96,6 @@ void gpu_program_init(struct gpu_program *program, struct gpu_device *device, co
       .slot_count = count,
       .options = *options,
       .timed_one_in = options->timed_one_in == GPU_TIMED_NEVER ? 0 : one_in,
-      .cut = options->cut.count > 0 ? options->cut : (struct gpu_cut){.bytes = chain->output_bytes, .count = 1},
       .share = {.why = "the cpu backend divides no device"},
   };
 }

@@ -45,7 +45,6 @@ struct gpu_backend {
   bool (*times)(struct gpu_program *program, unsigned slot, struct gpu_times *times);
   const char *(*refusal)(struct gpu_program *program, unsigned slot); /* NULL: no stage can refuse a frame there */
   bool (*late)(struct gpu_program *program, unsigned slot);           /* NULL: no frame is left out there */
-  unsigned (*undone)(struct gpu_program *program, unsigned slot);     /* NULL: frames have one device */
 };
 
 /* Dying is the moment in which one thread writes the cause; nobody reads it before the device is dead. */
@@ -75,7 +74,6 @@ struct gpu_program {
   struct gpu_costs costs;
   struct gpu_share share;
   void *sessions[GPU_MAX_STAGES]; /* what the stages' begin() made */
-  struct gpu_cut cut;             /* that of the options, or all of the result */
   size_t device_bytes;            /* what the backend has allocated on the device; 0 where the device is the host */
 };
 
@@ -160,9 +158,8 @@ struct gpu_chain {
   struct frame_format input;
   size_t input_bytes, output_bytes;
   unsigned length;
-  bool takes_source;                  /* some stage does, so that what came in is kept until the frame is done */
-  unsigned prepared;                  /* so many plans may have something to release */
-  struct gpu_stage_request *requests; /* whose texts are gone, which no stage with a border has */
+  bool takes_source; /* some stage does, so that what came in is kept until the frame is done */
+  unsigned prepared; /* so many plans may have something to release */
   /* Stages with state run in frame order from the first of them to the last; -1 where there is none. */
   int first_stateful, last_stateful;
   struct stage_plan plans[]; /* `length` of them */
@@ -179,19 +176,6 @@ struct chain_layout {
   size_t state[GPU_MAX_STAGES];     /* offsets within the state, which the slots share */
   size_t state_bytes, total_bytes;  /* total: all slots and one state */
 };
-
-/* One of the bands of rows that a frame is computed in, each by a chain of its own. */
-struct chain_band {
-  uint32_t first, rows; /* of the frame; */
-  uint32_t from, taken; /* the same with the rows beyond its borders that the stages read */
-};
-
-/* The same stages for the rows that a band takes; what is merged of it is of its own rows alone. NULL on error. */
-struct gpu_chain *chain_again(const struct gpu_chain *chain, const struct chain_band *band, struct gpu_error *error);
-/* Divides a frame of a chain that splits into bands about alike, which begin at aligned addresses; returns how many. */
-unsigned chain_divide(const struct gpu_chain *chain, unsigned most, struct chain_band *bands);
-/* What of the band's result is the frame's. */
-struct gpu_cut chain_cut(const struct gpu_chain *whole, const struct gpu_chain *of_band, const struct chain_band *band);
 
 /* Whether each stage can run on that backend. */
 bool chain_runs(const struct gpu_chain *chain, bool on_cuda, struct gpu_error *error);

@@ -48,9 +48,7 @@ static bool negotiate(struct gpu_chain *chain, unsigned index, const struct fram
                               .output = *input,
                               .resource = request->resource,
                               .shadow = request->shadow,
-                              .users = request->users,
-                              .is_band = plan->is_band,
-                              .input_offset = plan->input_offset};
+                              .users = request->users};
   plan->source = chain->input;
   plan->output.meaning = MEANING_NONE;
   plan->output.parts = NULL;
@@ -77,17 +75,10 @@ static bool negotiate(struct gpu_chain *chain, unsigned index, const struct fram
   return true;
 }
 
-static bool negotiate_all(struct gpu_chain *chain, const struct chain_band *band, struct gpu_error *error) {
+static bool negotiate_all(struct gpu_chain *chain, const struct gpu_stage_request *requests, struct gpu_error *error) {
   struct frame_format format = chain->input;
   for (unsigned i = 0; i < chain->length; i++) {
-    const struct gpu_stage_request *request = &chain->requests[i];
-    chain->plans[i].is_band = band != NULL;
-    if (band && request->stage->merge) { /* it alone must see no row twice */
-      format_bytes(&format, &chain->plans[i].input_offset);
-      chain->plans[i].input_offset = chain->plans[i].input_offset / format.height * (band->first - band->from);
-      format.height = band->rows;
-    }
-    if (!negotiate(chain, i, &format, request, error)) {
+    if (!negotiate(chain, i, &format, &requests[i], error)) {
       return false;
     }
     format = chain->plans[i].output;
@@ -95,8 +86,8 @@ static bool negotiate_all(struct gpu_chain *chain, const struct chain_band *band
   return format_bytes(&format, &chain->output_bytes);
 }
 
-static struct gpu_chain *chain_new(const struct frame_format *input, const struct gpu_stage_request *requests, unsigned count,
-                                   const struct chain_band *band, struct gpu_error *error) {
+struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct gpu_stage_request *requests, unsigned count,
+                                struct gpu_error *error) {
   char text[FORMAT_TEXT];
   size_t input_bytes;
   if (!format_bytes(input, &input_bytes)) {
@@ -110,13 +101,9 @@ static struct gpu_chain *chain_new(const struct frame_format *input, const struc
     return NULL;
   }
   struct gpu_chain *chain = calloc(1, sizeof *chain + count * sizeof chain->plans[0]);
-  if (!chain || !(chain->requests = calloc(count + 1, sizeof *requests))) {
+  if (!chain) {
     gpu_error_set(error, 0, NULL, "no memory for a chain of %u stages", count);
-    free(chain);
     return NULL;
-  }
-  for (unsigned i = 0; i < count; i++) {
-    chain->requests[i] = requests[i];
   }
   chain->input = *input;
   if (input->pixels != PIXELS_NONE) {
@@ -125,18 +112,7 @@ static struct gpu_chain *chain_new(const struct frame_format *input, const struc
   chain->input_bytes = input_bytes;
   chain->length = count;
   chain->first_stateful = chain->last_stateful = -1;
-  return negotiate_all(chain, band, error) ? chain : gpu_chain_free(chain);
-}
-
-struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct gpu_stage_request *requests, unsigned count,
-                                struct gpu_error *error) {
-  return chain_new(input, requests, count, NULL, error);
-}
-
-struct gpu_chain *chain_again(const struct gpu_chain *chain, const struct chain_band *band, struct gpu_error *error) {
-  struct frame_format input = chain->input;
-  input.height = band->taken;
-  return chain_new(&input, chain->requests, chain->length, band, error);
+  return negotiate_all(chain, requests, error) ? chain : gpu_chain_free(chain);
 }
 
 /* Between two stages with state frames follow each other on a GPU, where none can wait for those of other sessions. */
@@ -192,7 +168,6 @@ struct gpu_chain *gpu_chain_free(struct gpu_chain *chain) {
       kept_close(&plan->files[k]);
     }
   }
-  free(chain ? chain->requests : NULL);
   free(chain);
   return NULL;
 }

@@ -166,10 +166,6 @@ bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error
   return !gpu_device_is_dead(program->device, error) && program->device->backend->arm(program, slot, error);
 }
 
-unsigned gpu_undone(struct gpu_program *program, unsigned slot) {
-  return program->device->backend->undone ? program->device->backend->undone(program, slot) : 0;
-}
-
 bool gpu_times(struct gpu_program *program, unsigned slot, struct gpu_times *times) {
   return program->device->backend->times(program, slot, times);
 }

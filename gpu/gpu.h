@@ -102,9 +102,6 @@ void gpu_calibration(const struct gpu_device *device, struct gpu_calibration *ca
  * the slots in turn are dealt over them. Each is still asked for its memory and clock, and abandoned, by itself, and outlives
  * what is joined. NULL: no memory. */
 struct gpu_device *gpu_join(struct gpu_device *const *devices, unsigned count, struct gpu_error *error);
-/* Several devices of one backend as one, which computes a band of the rows of each frame on each of them: see
- * gpu_chain_splits(). They must outlive it, and only they are anchored. NULL on error. */
-struct gpu_device *gpu_join_rows(struct gpu_device *const *members, unsigned count, struct gpu_error *error);
 
 /* Programs must be gone. Returns NULL. */
 struct gpu_device *gpu_close(struct gpu_device *device);
@@ -166,8 +163,6 @@ bool gpu_chain_resides(const struct gpu_chain *chain, struct gpu_error *error);
 enum gpu_resident_step gpu_resident_step(const struct stage_descriptor *stage);
 /* Whether its frames may be dealt over joined devices: no stage has a state; error->stage names one that has. */
 bool gpu_chain_spreads(const struct gpu_chain *chain, struct gpu_error *error);
-/* Whether its frames can be computed in bands of rows; error->stage names a stage for which they cannot. */
-bool gpu_chain_splits(const struct gpu_chain *chain, struct gpu_error *error);
 /* Whether a stage of it runs what others wrote. */
 bool gpu_chain_is_foreign(const struct gpu_chain *chain);
 const struct frame_format *gpu_chain_input(const struct gpu_chain *chain);
@@ -224,14 +219,6 @@ struct gpu_costs {
   int64_t kernels;                /* from one frame's kernels to those of the next, on all slots' streams side by side */
 };
 
-/* What of a result a program copies to its output: so many pieces of `bytes`. For frames that are bands of others. */
-struct gpu_cut {
-  size_t from, to;               /* where the first piece lies in the result and in the output; */
-  size_t from_stride, to_stride; /* from there to the next */
-  size_t bytes;
-  unsigned count; /* 0: all of the result */
-};
-
 /* What is zero or NULL is the default. */
 struct gpu_options {
   gpu_wake *wake;
@@ -249,7 +236,6 @@ struct gpu_options {
   unsigned share;             /* percent of a GPU's multiprocessors that its kernels keep to; 0: all */
   const char *owner;          /* whose programs have that share together */
   bool weigh;                 /* whether the warm-up measures what frames cost, unless a slot is spared */
-  struct gpu_cut cut;
 };
 
 /* Makes streams, buffers and events for `count` slots. The chain must outlive the program. NULL on error. */
@@ -316,9 +302,6 @@ enum gpu_progress gpu_ask(struct gpu_program *program, unsigned slot, struct gpu
 /* [lane] Makes sure that wake() is called once the slot's frame is done, although it was submitted without `notify`. Ask once
  * more after arming: a frame that was done before may or may not wake. False: the device is dead. */
 bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error);
-
-/* [lane] Of a frame in bands, the first of the joined devices whose band is not done, be the device dead or not; 0: all are. */
-unsigned gpu_undone(struct gpu_program *program, unsigned slot);
 
 /* When the frame passed each step, in ns of CLOCK_MONOTONIC as the device's anchor gives it, and for how long the steps served
  * it: a copy's service time excludes the wait for the copy before it on the same engine, and what the device takes to get from

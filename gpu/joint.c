@@ -5,11 +5,18 @@
  *
  * Frames on one device see nothing of those on another, so that no stage may keep a state from frame to frame.
  */
-#include "gpu/joint.h"
+#include "gpu/backend.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct joint_device {
+  struct gpu_device base;
+  struct gpu_backend backend; /* with the name of theirs */
+  unsigned count;
+  struct gpu_device *members[];
+};
 
 struct joint_program {
   struct gpu_program base;
@@ -66,7 +73,7 @@ static void program_free(struct gpu_program *base) {
   free(program);
 }
 
-/* The program of device `number`, with every so manieth of the slots. */
+/* The program of device `number`: it gets slots number, number + count, number + 2 * count and so on. */
 static struct gpu_program *make_member(const struct joint_device *device, unsigned number, const struct gpu_chain *chain,
                                        const struct gpu_buffers *slots, unsigned count, const struct gpu_options *options,
                                        struct gpu_error *error) {
@@ -104,14 +111,15 @@ static struct gpu_program *program_new(struct gpu_device *base, const struct gpu
   return &program->base;
 }
 
-void joint_choose_alike(struct gpu_program *program, const struct gpu_program *first) {
+/* The members are alike: the others do what the first found better. */
+static void choose_alike(struct gpu_program *program, const struct gpu_program *first) {
   program->options.graph = first->graph ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
   program->options.copy = first->copies_by_kernel ? GPU_COPY_KERNEL : GPU_COPY_ENGINE;
   program->options.timed_one_in = first->timed_one_in > 0 ? (int)first->timed_one_in : GPU_TIMED_NEVER;
   program->options.weigh = false;
 }
 
-void joint_take_choices(struct gpu_program *program, const struct gpu_program *first) {
+static void take_choices(struct gpu_program *program, const struct gpu_program *first) {
   program->graph = first->graph;
   program->copies_by_kernel = first->copies_by_kernel;
   program->timed_one_in = first->timed_one_in;
@@ -125,13 +133,13 @@ static bool warm_up(struct gpu_program *base, struct gpu_error *error) {
   const struct gpu_program *first = program->members[0];
   for (unsigned i = 0; i < program->count && i < base->slot_count; i++) {
     if (i > 0) {
-      joint_choose_alike(program->members[i], first);
+      choose_alike(program->members[i], first);
     }
     if (!gpu_program_warm_up(program->members[i], error)) {
       return false;
     }
   }
-  joint_take_choices(base, first);
+  take_choices(base, first);
   return true;
 }
 
@@ -154,6 +162,9 @@ static int node(const struct gpu_device *base, unsigned slot) {
 static void close_device(struct gpu_device *device) { free(device); }
 
 static const struct gpu_backend joint_backend = {
+    .close = close_device,
+    .pin = pin,
+    .unpin = unpin,
     .node = node,
     .program_new = program_new,
     .warm_up = warm_up,
@@ -176,17 +187,13 @@ static int common_node(struct gpu_device *const *devices, unsigned count) {
   return node;
 }
 
-struct gpu_device *joint_new(const struct gpu_backend *backend, struct gpu_device *const *devices, unsigned count,
-                             struct gpu_error *error) {
+struct gpu_device *gpu_join(struct gpu_device *const *devices, unsigned count, struct gpu_error *error) {
   struct joint_device *joint = calloc(1, sizeof *joint + count * sizeof(struct gpu_device *));
   if (!joint) {
     gpu_error_set(error, ENOMEM, NULL, "no memory to join %u devices", count);
     return NULL;
   }
-  joint->backend = *backend;
-  joint->backend.close = close_device;
-  joint->backend.pin = pin;
-  joint->backend.unpin = unpin;
+  joint->backend = joint_backend;
   joint->backend.name = devices[0]->backend->name;
   joint->base.backend = &joint->backend;
   joint->base.workers = devices[0]->workers;
@@ -195,8 +202,4 @@ struct gpu_device *joint_new(const struct gpu_backend *backend, struct gpu_devic
   joint->count = count;
   memcpy(joint->members, devices, count * sizeof(struct gpu_device *));
   return &joint->base;
-}
-
-struct gpu_device *gpu_join(struct gpu_device *const *devices, unsigned count, struct gpu_error *error) {
-  return joint_new(&joint_backend, devices, count, error);
 }

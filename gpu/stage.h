@@ -64,8 +64,6 @@ struct stage_plan {
   struct frame_format input, output;
   struct frame_format source; /* what came into the pipeline */
   bool takes_source;          /* set by prepare(): the stage reads that frame too */
-  bool is_band;               /* the frames are bands of rows of others: see border() and merge() */
-  size_t input_offset;        /* of a band: bytes of what the stage before gave that are rows of its neighbour's */
   size_t input_bytes, output_bytes;
   size_t state_bytes;   /* kept from frame to frame for one session, zeroed at its start; 0: none */
   size_t scratch_bytes; /* device memory of the slot that the stage may use during a frame */
@@ -175,13 +173,6 @@ struct stage_descriptor {
   /* Whether the frame of that number is enqueued differently from others, so that a captured graph cannot stand for it. NULL:
    * none is. (Where the stage has state, the first frame of a session is too; that is known without asking.) */
   bool (*differs)(const struct stage_plan *plan, uint64_t sequence);
-
-  /* Of an image that may be computed in bands of rows: how many rows above and below one of its result the stage reads, without
-   * regard to where in the frame they are, or -1: not this one. NULL: never. */
-  int (*border)(const struct stage_plan *plan);
-  /* For a stage with a border whose result is no rows: makes it of what run() and enqueue() gave for the bands, which are alike
-   * but for the rows and give what prepare() says for `is_band`. Neither blocks nor allocates. NULL: the result is rows. */
-  void (*merge)(const struct stage_plan *plan, const void *const *bands, unsigned count, void *output);
 };
 
 /* All stages of this build, NULL terminated, in the order of the documentation. */

@@ -116,15 +116,10 @@ unsigned flow_in_flight(const struct flow *flow) {
 }
 
 bool flow_is_on(const struct flow *flow, const struct slot *slot, unsigned number) {
-  bool on = number == NO_DEVICE || flow_device(flow, slot)->number == number;
-  for (unsigned i = 0; flow->split && i < flow->device_count; i++) {
-    on = on || flow->devices[i].number == number;
-  }
-  return on;
+  return number == NO_DEVICE || flow_device(flow, slot)->number == number;
 }
 
 void flow_lose_device(struct flow *flow, const struct slot *slot) {
-  const unsigned part = flow->split ? gpu_undone(flow->program, slot->index) : 0;
   flow->device_dead = true;
-  flow->lost = flow->split ? flow->devices[part].number : flow_device(flow, slot)->number;
+  flow->lost = flow_device(flow, slot)->number;
 }

@@ -41,17 +41,16 @@ struct flow {
   struct slot_ring ring;
   struct account *account;
   struct gpu_program *program;
-  const struct flow_device *devices; /* which the program's slots have in turn, */
-  unsigned device_count;             /* so many, */
-  bool split;                        /* or each has a part of every frame */
-  unsigned stages;                   /* the number of those that the program runs */
-  bool withheld;                     /* READY frames wait until the program is another one */
-  struct lane *lane;                 /* that it belongs to; NULL in tests */
-  size_t input_bytes, output_bytes;  /* of one frame */
-  unsigned seat;                     /* the session's number on its pipeline */
-  _Atomic unsigned memory;           /* of the slots: another number each time that it is made anew */
-  unsigned depth;                    /* slots that may be past READY */
-  unsigned at_sink;                  /* frames at the sink whose fate it has not told yet */
+  const struct flow_device *devices; /* slot i belongs to device i modulo device_count */
+  unsigned device_count;
+  unsigned stages;                  /* the number of those that the program runs */
+  bool withheld;                    /* READY frames wait until the program is another one */
+  struct lane *lane;                /* that it belongs to; NULL in tests */
+  size_t input_bytes, output_bytes; /* of one frame */
+  unsigned seat;                    /* the session's number on its pipeline */
+  _Atomic unsigned memory;          /* of the slots: another number each time that it is made anew */
+  unsigned depth;                   /* slots that may be past READY */
+  unsigned at_sink;                 /* frames at the sink whose fate it has not told yet */
   enum config_overload overload;
   int64_t deadline_ns; /* 0: none */
   bool spin;           /* completion: spin or persistent */
@@ -88,9 +87,8 @@ static inline void flow_leave_device(const struct flow *flow) {
   }
 }
 
-/* Of a frame that is split, the one that stands for all. */
 static inline const struct flow_device *flow_device(const struct flow *flow, const struct slot *slot) {
-  return &flow->devices[flow->split ? 0 : slot->index % flow->device_count];
+  return &flow->devices[slot->index % flow->device_count];
 }
 
 bool flow_is_on(const struct flow *flow, const struct slot *slot, unsigned number); /* NO_DEVICE: on any */

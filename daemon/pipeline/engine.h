@@ -87,21 +87,17 @@ void engine_take_back(struct engine *engine, unsigned number);
 /* -- sessions on devices -- */
 
 struct engine_place {        /* of one session */
-  struct gpu_device *device; /* its own, or several that are joined: */
-  unsigned count;            /* so many, */
-  bool split;                /* each of which has a part of every frame */
+  struct gpu_device *device; /* its own, or several that are joined */
+  unsigned count;            /* of those */
   struct flow_device on[GPU_MAX_SLOTS];
 };
 
 /* A bit for each of them. */
 uint64_t engine_place_bits(const struct engine_place *place);
 
-/* Over how many of them frames are dealt. */
-unsigned engine_place_turns(const struct engine_place *place);
-
 /* Places sessions of a pipeline, each with `bytes` a frame and `needed` bytes of device memory, on the devices that it names:
- * each on one of them, on all where the pipeline splits frames, or where it spreads them, as many as it has slots. Set-up
- * thread; they are taken off again one by one. */
+ * each on one of them, or where the pipeline spreads frames, on as many as it has slots. Set-up thread; they are taken off
+ * again one by one. */
 bool engine_place_sessions(struct engine *engine, const struct config_pipeline *config, struct engine_place *places,
                            unsigned count, size_t bytes, size_t needed, struct failure *failure);
 void engine_take_off(struct engine *engine, const struct engine_place *place, size_t bytes);

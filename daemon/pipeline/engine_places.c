@@ -59,8 +59,6 @@ uint64_t engine_place_bits(const struct engine_place *place) {
   return bits;
 }
 
-unsigned engine_place_turns(const struct engine_place *place) { return place->split ? 1 : place->count; }
-
 /* So many devices that are open, have room and are the least loaded. */
 static void choose_devices(struct engine *engine, struct placement_device *devices, unsigned wanted, size_t needed,
                            struct engine_place *place) {
@@ -97,7 +95,7 @@ static bool settle_on(struct engine *engine, struct placement_device *devices, s
   if (place->count == 1) {
     place->device = members[0];
   } else {
-    place->device = (place->split ? gpu_join_rows : gpu_join)(members, place->count, &error);
+    place->device = gpu_join(members, place->count, &error);
   }
   return place->device || engine_failure(failure, &error);
 }
@@ -105,17 +103,13 @@ static bool settle_on(struct engine *engine, struct placement_device *devices, s
 /* On how many of the open devices a session is. Each of several gets a slot of the session at least. */
 static unsigned devices_of_each(const struct config_pipeline *config, uint64_t open) {
   unsigned all = (unsigned)__builtin_popcountll(open);
-  unsigned slots = config->spread == CONFIG_SPREAD_FRAMES ? config->slots : 1;
-  unsigned most = config->split == CONFIG_SPLIT_ROWS ? GPU_MAX_SLOTS : slots;
+  unsigned most = config->spread == CONFIG_SPREAD_FRAMES ? config->slots : 1;
   return all < most ? all : most;
 }
 
-/* Of what a session needs on one device, that on each of several: some of its slots, or about so much of each. */
+/* The device memory that a session needs on each of several devices: that of its slots there. */
 static size_t share_of_each(const struct config_pipeline *config, size_t needed, unsigned each) {
-  if (each < 2) {
-    return needed;
-  }
-  return config->split == CONFIG_SPLIT_ROWS ? needed / each : needed / config->slots * ((config->slots + each - 1) / each);
+  return each < 2 ? needed : needed / config->slots * ((config->slots + each - 1) / each);
 }
 
 bool engine_place_sessions(struct engine *engine, const struct config_pipeline *config, struct engine_place *places,
@@ -136,7 +130,6 @@ bool engine_place_sessions(struct engine *engine, const struct config_pipeline *
   bool placed = true;
   for (unsigned i = 0; i < count && placed; i++) {
     choose_devices(engine, devices, each, needed_each, &places[i]);
-    places[i].split = config->split == CONFIG_SPLIT_ROWS && places[i].count > 1;
     placed = places[i].count > 0 ? settle_on(engine, devices, &places[i], bytes / places[i].count, needed_each, failure)
                                  : refuse_memory(engine, config, open, needed * count, failure);
   }

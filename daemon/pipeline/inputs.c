@@ -50,7 +50,6 @@ static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setu
     session.device = setup->places[i].device;
     session.devices = setup->places[i].on;
     session.device_count = setup->places[i].count;
-    session.split = setup->places[i].split;
     inputs->seats[i].setup = &inputs->producer_setup;
     inputs->seats[i].client.fd = -1;
     if (setup->left && !inputs_adopt_seat(inputs, &inputs->seats[i], &session)) {

@@ -98,7 +98,7 @@ void pipeline_work(const struct pipeline *pipeline, unsigned device, struct heal
     if (view.submitted != view.completed && (work->frames == 0 || view.last_completion < work->since)) {
       work->since = view.last_completion;
     }
-    const unsigned among = device != NO_DEVICE ? engine_place_turns(place) : 1; /* which have them in turn */
+    const unsigned among = device != NO_DEVICE ? place->count : 1; /* which have them in turn */
     work->frames += (view.submitted - view.completed + among - 1) / among;
   }
 }
@@ -299,7 +299,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .depth = flow_depth(config->overload, config->slots, config->deadline_ns > 0),
       .sessions = snapshot->sessions,
       .kernels = gpu_kernels_at_once(device),
-      .devices = engine_place_turns(&pipeline->places[0]),
+      .devices = pipeline->places[0].count,
       .host_share = spins ? 0 : meter_host_share(now, before),
       .lane_share = spins ? meter_worked_share(now, before) : meter_lane_share(now, before),
       .engine_share = {engine_share(now, before, OVERLAP_H2D, 1),

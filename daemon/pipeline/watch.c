@@ -130,7 +130,7 @@ static void add_served(struct pipeline *pipeline, struct reading *reading, const
     for (unsigned i = 0; i < seats; i++) {
       const struct engine_place *place = &pipeline->places[i];
       for (unsigned j = 0; j < place->count; j++) {
-        engine_served(pipeline->setup.engine, place->on[j].number)[engine] += us / (seats * engine_place_turns(place));
+        engine_served(pipeline->setup.engine, place->on[j].number)[engine] += us / (seats * place->count);
       }
     }
   }

@@ -49,7 +49,6 @@ bool footprint_of(const struct config *config, const struct config_pipeline *pip
   if (!chain || !gpu_chain_runs(chain, formats_backend(config->gpu.backend), error) ||
       (pipeline->completion == CONFIG_COMPLETION_PERSISTENT && !gpu_chain_resides(chain, error)) ||
       (pipeline->spread == CONFIG_SPREAD_FRAMES && !gpu_chain_spreads(chain, error)) ||
-      (pipeline->split == CONFIG_SPLIT_ROWS && !gpu_chain_splits(chain, error)) ||
       !format_bytes(&footprint->input, &input_bytes)) {
     gpu_chain_free(chain);
     return false;

@@ -72,7 +72,6 @@ struct session_setup {
   struct gpu_device *device;         /* one, or several that are joined: */
   const struct flow_device *devices; /* these, which outlive the session */
   unsigned device_count;
-  bool split;                   /* each has a part of every frame */
   struct session_stages stages; /* without a program; of a session before this one the choices and costs */
   int64_t gpu_timeout_ns;
   struct sink *sink;          /* on any lane; NULL with a `reply` sink: the session makes its own, */

@@ -67,7 +67,7 @@ static bool add_feed(struct tracer *tracer, const struct pipeline *pipeline, uns
   struct feed *feed = &feeds[tracer->feed_count++];
   *feed = (struct feed){.subject = {.session = seat,
                                     .sessions = config->source.clients,
-                                    .device_count = engine_place_turns(place),
+                                    .device_count = place->count,
                                     .copies_by_kernel = pipeline_copies_by_kernel(pipeline)},
                         .ring = trace_ring_hold(ring),
                         .since = trace_ring_end(ring)};

@@ -104,11 +104,8 @@ static void make_call(struct cpu_slot *slot, unsigned index) {
   slot->problem[0] = '\0';
   slot->run = (struct stage_run){0};
   slot->call = (struct stage_call){
-      .input = (index == 0 ? (const unsigned char *)slot->buffers.input : slot->memory + layout->buffer[index % 2]) +
-               plan->input_offset,
-      .output = index + 1 == chain->length && program->base.options.cut.count == 0
-                    ? slot->buffers.output
-                    : slot->memory + layout->buffer[(index + 1) % 2],
+      .input = index == 0 ? (const unsigned char *)slot->buffers.input : slot->memory + layout->buffer[index % 2],
+      .output = index + 1 == chain->length ? slot->buffers.output : slot->memory + layout->buffer[(index + 1) % 2],
       .source = chain->takes_source ? slot->buffers.input : NULL,
       .state = plan->state_bytes > 0 ? state : NULL,
       .scratch = plan->scratch_bytes > 0 ? slot->memory + layout->scratch : NULL,
@@ -169,17 +166,6 @@ static void take_back(struct cpu_slot *slot, unsigned index) {
   conclude_model(slot, index, slot->run.from, slot->run.until);
 }
 
-/* Of a result that is not all for the output. */
-static void copy_cut(const struct cpu_slot *slot) {
-  const struct cpu_program *program = slot->program;
-  const struct gpu_cut *cut = &program->base.cut;
-  const unsigned char *from = slot->memory + program->layout.buffer[program->base.chain->length % 2] + cut->from;
-  unsigned char *to = (unsigned char *)slot->buffers.output + cut->to;
-  for (unsigned i = 0; i < program->base.options.cut.count && !is_left_out(slot); i++) {
-    memcpy(to + i * cut->to_stride, from + i * cut->from_stride, cut->bytes);
-  }
-}
-
 enum outcome { OUTCOME_DONE, OUTCOME_PARKED, OUTCOME_LOST };
 
 /* Runs the stages that are left, as far as they may run now. */
@@ -213,7 +199,6 @@ static enum outcome run_stages(struct cpu_slot *slot) {
   if (given_up(program)) {
     return OUTCOME_LOST;
   }
-  copy_cut(slot);
   return OUTCOME_DONE;
 }
 

@@ -107,7 +107,7 @@ struct gpu_program *cpu_program_new(struct gpu_device *device, const struct gpu_
     gpu_error_set(error, ENOMEM, NULL, "no memory for a program of %u slots", count);
     return NULL;
   }
-  chain_layout(chain, options->cut.count > 0, count, &program->layout);
+  chain_layout(chain, false, count, &program->layout);
   /* Never of size 0, so that a program without memory needs no case of its own. */
   program->memory = aligned_alloc(GPU_ALIGNMENT, program->layout.total_bytes + GPU_ALIGNMENT);
   if (!program->memory) {

@@ -79,7 +79,7 @@ static struct stage_call make_call(struct cuda_slot *slot, unsigned index, const
   *run = (struct stage_run){.began = pass->timed ? slot->model_began[index] : NULL,
                             .ended = pass->timed ? slot->model_ended[index] : NULL};
   return (struct stage_call){
-      .input = slot->memory + (index == 0 ? layout->input : layout->buffer[index % 2]) + plan->input_offset,
+      .input = slot->memory + (index == 0 ? layout->input : layout->buffer[index % 2]),
       .output = slot->memory + layout->buffer[(index + 1) % 2],
       .source = program->base.chain->takes_source ? slot->memory + layout->input : NULL,
       .state = plan->state_bytes > 0 ? state : NULL,
@@ -138,27 +138,14 @@ bool cuda_sequence_stages(struct cuda_slot *slot, const struct cuda_pass *pass, 
   return true;
 }
 
-static bool copy_result(const struct cuda_slot *slot, const unsigned char *result, const struct cuda_pass *pass,
-                        struct gpu_error *error) {
-  const struct gpu_cut *cut = &slot->program->base.cut;
-  unsigned char *to = (unsigned char *)slot->buffers.output + cut->to;
-  for (unsigned i = 0; i < cut->count; i++) {
-    if (!copy(slot, to + i * cut->to_stride, result + cut->from + i * cut->from_stride, cut->bytes, cudaMemcpyDeviceToHost,
-              pass, error)) {
-      return false;
-    }
-  }
-  return true;
-}
-
 static bool copy_out(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
   const struct cuda_program *program = slot->program;
   const struct gpu_chain *chain = program->base.chain;
   const unsigned char *result = slot->memory + program->layout.buffer[chain->length % 2];
   bool ordered = cuda_order_out(&program->base);
   return record(slot, slot->computed, pass, error) && (!ordered || cuda_order_begin_out(slot, error)) &&
-         copy_result(slot, result, pass, error) && record(slot, slot->copied_out, pass, error) &&
-         (!ordered || cuda_order_end_out(slot, error));
+         copy(slot, slot->buffers.output, result, chain->output_bytes, cudaMemcpyDeviceToHost, pass, error) &&
+         record(slot, slot->copied_out, pass, error) && (!ordered || cuda_order_end_out(slot, error));
 }
 
 static void CUDART_CB on_done(void *argument) {

@@ -185,8 +185,8 @@ static void decide(struct cuda_program *program, const struct trials *trials) {
 static bool can_copy(const struct gpu_program *program) {
   const struct gpu_chain *chain = program->chain;
   return ((const struct cuda_device *)program->device)->reads_host && program->options.copy != GPU_COPY_ENGINE &&
-         program->options.cut.count == 0 && chain->input_bytes <= CUDA_MOST_COPIED && chain->output_bytes <= CUDA_MOST_COPIED &&
-         !cuda_order_in(program) && !cuda_order_out(program);
+         chain->input_bytes <= CUDA_MOST_COPIED && chain->output_bytes <= CUDA_MOST_COPIED && !cuda_order_in(program) &&
+         !cuda_order_out(program);
 }
 
 /* Which ways there are to choose from; returns how many. */

@@ -36,5 +36,4 @@ const struct stage_descriptor affine_stage = {
     .prepare = prepare,
     .run = run,
     .enqueue = STAGE_ENQUEUE(affine_enqueue),
-    .border = stage_no_border,
 };

@@ -105,7 +105,6 @@ const struct stage_descriptor fault_stage = {
     .prepare = prepare,
     .run = run,
     .enqueue = STAGE_ENQUEUE(fault_enqueue),
-    .border = stage_no_border,
     .differs = differs,
 };
 

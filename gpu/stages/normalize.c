@@ -166,5 +166,4 @@ const struct stage_descriptor normalize_stage = {
     .prepare = prepare,
     .run = run,
     .enqueue = STAGE_ENQUEUE(normalize_enqueue),
-    .border = stage_no_border,
 };

@@ -39,11 +39,6 @@ bool stage_refuse(const struct stage_plan *plan, char problem[STAGE_TEXT], const
   return false;
 }
 
-int stage_no_border(const struct stage_plan *plan) {
-  (void)plan;
-  return 0;
-}
-
 unsigned stage_channels(const struct frame_format *format) {
   switch (format->pixels) {
   case PIXELS_GRAY:

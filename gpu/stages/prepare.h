@@ -33,9 +33,6 @@ struct kept_file *stage_file(struct stage_plan *plan);
 /* Writes "takes WHAT, not FORMAT; REMEDY" and returns false. `remedy` may be NULL. */
 bool stage_refuse(const struct stage_plan *plan, char problem[STAGE_TEXT], const char *what, const char *remedy);
 
-/* The border of a stage whose samples are made of those at the same place. */
-int stage_no_border(const struct stage_plan *plan);
-
 /* Channels of a pixel format whose samples are interleaved or single (gray 1, rgb24 3); 0 for all others. */
 unsigned stage_channels(const struct frame_format *format);
 

@@ -106,11 +106,6 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
   }
 }
 
-static int border(const struct stage_plan *plan) {
-  (void)plan;
-  return 1;
-}
-
 const struct stage_descriptor sobel_stage = {
     .name = "sobel",
     .help =
@@ -121,5 +116,4 @@ const struct stage_descriptor sobel_stage = {
     .prepare = prepare,
     .run = run,
     .enqueue = STAGE_ENQUEUE(sobel_enqueue),
-    .border = border,
 };

@@ -40,9 +40,8 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
     snprintf(problem, STAGE_TEXT, "`low` is %g and `high` is %g, but `low` must be below `high`", low, high);
     return false;
   }
-  plan->output = plan->is_band ? format_tensor(ELEMENT_INT64, (uint64_t[]){STATS_BINS}, 1)
-                               : format_tensor(ELEMENT_FLOAT32, (uint64_t[]){STATS_ELEMENTS}, 1);
-  plan->output.meaning = plan->is_band ? MEANING_NONE : MEANING_STATS;
+  plan->output = format_tensor(ELEMENT_FLOAT32, (uint64_t[]){STATS_ELEMENTS}, 1);
+  plan->output.meaning = MEANING_STATS;
   if (!stage_fill_sizes(plan, problem)) {
     return false;
   }
@@ -94,23 +93,6 @@ static void run_bytes(const uint8_t *in, float *out, struct stats_constants cons
   uint64_t levels[STATS_BINS];
   count_levels(in, constants.samples, levels);
   make_result(levels, out, constants);
-}
-
-/* Sums of floats are formed in one order, which goes on from band to band. */
-static int border(const struct stage_plan *plan) { return plan->input.dtype == ELEMENT_UINT8 ? 0 : -1; }
-
-/* A band gives how often it has each level. */
-static void merge(const struct stage_plan *plan, const void *const *bands, unsigned count, void *output) {
-  struct stats_constants constants;
-  uint64_t levels[STATS_BINS] = {0};
-  STAGE_GET_CONSTANTS(plan, &constants);
-  for (unsigned i = 0; i < count; i++) {
-    const uint64_t *band = bands[i];
-    for (size_t level = 0; level < STATS_BINS; level++) {
-      levels[level] += band[level];
-    }
-  }
-  make_result(levels, output, constants);
 }
 
 /* -- floats ---------------------------------------------------------------------------------------------- */
@@ -201,8 +183,6 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
   STAGE_GET_CONSTANTS(plan, &constants);
   if (plan->input.dtype == ELEMENT_FLOAT32) {
     run_floats(call->input, (double *)((unsigned char *)call->scratch + sizeof(struct stats_totals)), call->output, constants);
-  } else if (plan->is_band) {
-    count_levels(call->input, constants.samples, call->output);
   } else {
     run_bytes(call->input, call->output, constants);
   }
@@ -217,6 +197,4 @@ const struct stage_descriptor stats_stage = {
     .prepare = prepare,
     .run = run,
     .enqueue = STAGE_ENQUEUE(stats_enqueue),
-    .border = border,
-    .merge = merge,
 };

@@ -276,14 +276,6 @@ __device__ unsigned long long add_parts(const uint32_t (*parts)[STATS_BINS], uin
 }
 
 __global__ void __launch_bounds__(STATS_SUM_LANES)
-    stats_finish_band(const uint32_t (*parts)[STATS_BINS], uint32_t part_count, unsigned long long *levels) {
-  const unsigned long long count = add_parts(parts, part_count);
-  if (threadIdx.x < STATS_BINS) {
-    levels[threadIdx.x] = count;
-  }
-}
-
-__global__ void __launch_bounds__(STATS_SUM_LANES)
     stats_finish_bytes(const uint32_t (*parts)[STATS_BINS], uint32_t part_count, float *out, stats_constants constants) {
   __shared__ stats_wide_bins bins;
   __shared__ uint32_t lowest, highest;
@@ -358,7 +350,7 @@ int enqueue_floats(const stage_call *call, const stats_constants &constants, cud
   return cudaGetLastError();
 }
 
-int enqueue_bytes(const stage_call *call, const stats_constants &constants, bool is_band, cudaStream_t stream) {
+int enqueue_bytes(const stage_call *call, const stats_constants &constants, cudaStream_t stream) {
   const auto *in = static_cast<const uint8_t *>(call->input);
   auto *out = static_cast<float *>(call->output);
   auto *parts = static_cast<uint32_t(*)[STATS_BINS]>(call->scratch);
@@ -368,11 +360,7 @@ int enqueue_bytes(const stage_call *call, const stats_constants &constants, bool
   if (error != cudaSuccess) {
     return error;
   }
-  if (is_band) {
-    stats_finish_band<<<1, STATS_SUM_LANES, 0, stream>>>(parts, blocks, static_cast<unsigned long long *>(call->output));
-  } else {
-    stats_finish_bytes<<<1, STATS_SUM_LANES, 0, stream>>>(parts, blocks, out, constants);
-  }
+  stats_finish_bytes<<<1, STATS_SUM_LANES, 0, stream>>>(parts, blocks, out, constants);
   return cudaGetLastError();
 }
 
@@ -383,5 +371,5 @@ extern "C" int stats_enqueue(const stage_plan *plan, const stage_call *call, voi
   STAGE_GET_CONSTANTS(plan, &constants);
   const auto on = static_cast<cudaStream_t>(stream);
   return plan->input.dtype == ELEMENT_FLOAT32 ? enqueue_floats(call, constants, on)
-                                              : enqueue_bytes(call, constants, plan->is_band, on);
+                                              : enqueue_bytes(call, constants, on);
 }

@@ -90,5 +90,4 @@ const struct stage_descriptor threshold_stage = {
     .prepare = prepare,
     .run = run,
     .enqueue = STAGE_ENQUEUE(threshold_enqueue),
-    .border = stage_no_border,
 };

@@ -72,5 +72,4 @@ const struct stage_descriptor work_stage = {
     .prepare = prepare,
     .run = run,
     .enqueue = STAGE_ENQUEUE(work_enqueue),
-    .border = stage_no_border,
 };

@@ -84,7 +84,6 @@ run_unit() {
 run_parity() {
   echo "== parity of the stages on both backends"
   "$units/gpu-parity"
-  "$units/gpu-parity" --split
 }
 
 run_sanitizer() {

@@ -2,8 +2,7 @@
  * Whether both backends compute the same: every stage, every format it takes, many sizes and parameters.
  *
  * What a case is stands in parity_case.c, how far results may be apart in compare.h. `--cpu` tests the CPU backend's slots and,
- * under a sanitizer, the loops of all stages. With `--split` frames are computed in bands of rows on several devices, or on one
- * that is opened several times.
+ * under a sanitizer, the loops of all stages.
  *
  * Exit status: 0, 1 if anything differs or fails, 77 if there is no GPU (1 with FRAMED_REQUIRE_GPU=1).
  */
@@ -20,7 +19,6 @@ enum { SKIPPED = 77 };
 
 struct options {
   enum gpu_backend_choice backend;
-  bool split;
   bool small; /* small frames only, for tools that slow everything down */
   int first_stage, count;
   char **names;
@@ -117,7 +115,7 @@ static int run_all(struct parity *test, const struct options *options) {
   unsigned failures = 0;
   bool good = true;
   for (const struct stage_descriptor *const *stage = stage_descriptors; good && *stage; stage++) {
-    if (is_wanted(options, (*stage)->name) && (!options->split || (*stage)->border)) {
+    if (is_wanted(options, (*stage)->name)) {
       good = run_stage(test, *stage, options);
       checks += test->tally.cases;
       failures += test->tally.failed;
@@ -138,10 +136,8 @@ static bool parse(struct options *options, int argc, char **argv) {
       options->small = true;
     } else if (strcmp(option, "--cpu") == 0) {
       options->backend = GPU_BACKEND_CPU;
-    } else if (strcmp(option, "--split") == 0) {
-      options->split = true;
     } else {
-      fprintf(stderr, "usage: %s [--cpu] [--small] [--split] [STAGE...]\n", argv[0]);
+      fprintf(stderr, "usage: %s [--cpu] [--small] [STAGE...]\n", argv[0]);
       return false;
     }
   }
@@ -180,29 +176,6 @@ static int with_device(struct parity *test, const struct options *options) {
   return status;
 }
 
-static bool open_devices(struct parity *test, const struct options *options, struct gpu_error *error) {
-  const unsigned there = gpu_count(options->backend, PARITY_BANDS), count = options->split ? PARITY_BANDS : 1;
-  test->split = options->split;
-  test->exact = options->backend == GPU_BACKEND_CPU;
-  for (unsigned i = 0; i < count; i++) {
-    test->parts[i] = gpu_open(options->backend, there > 0 ? i % there : 0, 1, error);
-    if (!test->parts[i]) {
-      return false;
-    }
-  }
-  test->device = test->split ? gpu_join_rows(test->parts, count, error) : test->parts[0];
-  return test->device != NULL;
-}
-
-static void close_devices(struct parity *test) {
-  if (test->split) {
-    gpu_close(test->device);
-  }
-  for (unsigned i = 0; i < PARITY_BANDS; i++) {
-    gpu_close(test->parts[i]);
-  }
-}
-
 int main(int argc, char **argv) {
   static struct parity test;
   struct options options;
@@ -211,11 +184,13 @@ int main(int argc, char **argv) {
   if (!parse(&options, argc, argv)) {
     return EXIT_FAILURE;
   }
-  if (!open_devices(&test, &options, &error)) {
+  test.exact = options.backend == GPU_BACKEND_CPU;
+  test.device = gpu_open(options.backend, 0, 1, &error);
+  if (!test.device) {
     say("no device", &error);
     return error.no_device && !(required && strcmp(required, "1") == 0) ? SKIPPED : EXIT_FAILURE;
   }
   int status = with_device(&test, &options);
-  close_devices(&test);
+  gpu_close(test.device);
   return status;
 }

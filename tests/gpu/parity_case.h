@@ -6,8 +6,6 @@
 #include "tests/gpu/cases.h"
 #include "tests/gpu/compare.h"
 
-enum { PARITY_BANDS = 3 };
-
 /* Memory for all cases, taken once, because registering it with a device takes long. */
 struct parity_arena {
   unsigned char *base;
@@ -20,8 +18,8 @@ struct parity_tally {
 };
 
 struct parity {
-  struct gpu_device *device, *parts[PARITY_BANDS];
-  bool split, exact; /* the host's own loops, of other rows */
+  struct gpu_device *device;
+  bool exact; /* both sides are the host's own loops */
   struct parity_arena arena;
   struct parity_tally tally; /* of the current stage */
   struct stage_value values[STAGE_MAX_PARAMETERS];

@@ -65,12 +65,6 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   return stage_keep_format(plan, problem);
 }
 
-static int border(const struct stage_plan *plan) {
-  struct blur_constants constants;
-  STAGE_GET_CONSTANTS(plan, &constants);
-  return (int)constants.radius;
-}
-
 /* -- loops over one block ----------------------------------------------------------------------------------------- */
 
 /* Samples at one distance, before and after the middle. */
@@ -273,5 +267,4 @@ const struct stage_descriptor blur_stage = {
     .prepare = prepare,
     .run = run,
     .enqueue = STAGE_ENQUEUE(blur_enqueue),
-    .border = border,
 };

@@ -387,5 +387,4 @@ const struct stage_descriptor convert_stage = {
     .prepare = prepare,
     .run = run,
     .enqueue = STAGE_ENQUEUE(convert_enqueue),
-    .border = stage_no_border,
 };

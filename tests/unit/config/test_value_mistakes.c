@@ -26,7 +26,7 @@ static const struct mistake mistakes[] = {
      "t.yaml:5:5: unknown key 'zebra' in pipeline 'cam0'\n"
      "    zebra: 3\n"
      "    ^~~~~\n"
-     "  keys are device, devices, spread, split, source, slots, completion, spin_for, graph, overload, deadline, priority, "
+     "  keys are device, devices, spread, source, slots, completion, spin_for, graph, overload, deadline, priority, "
      "share, "
      "stages, sink, record\n"},
     {"unknown key at the top", PIPELINE("") "piplines: {}\n",
@@ -79,21 +79,11 @@ static const struct mistake mistakes[] = {
      "    spread: frames\n"
      "            ^~~~~~\n"
      "  write devices: all, or name several such as devices: [0, 1]\n"},
-    {"one device for all rows", PIPELINE("    split: rows\n"),
-     "t.yaml:5:12: the rows of pipeline 'cam0' have one device only\n"
+    {"rows of a frame", PIPELINE("    split: rows\n"),
+     "t.yaml:5:5: the key 'split' was removed\n"
      "    split: rows\n"
-     "           ^~~~\n"
-     "  write devices: all, or name several such as devices: [0, 1]\n"},
-    {"frames and their rows", PIPELINE("    devices: all\n    spread: frames\n    split: rows\n"),
-     "t.yaml:7:12: 'split' and 'spread: frames' exclude each other\n"
-     "    split: rows\n"
-     "           ^~~~\n"
-     "  remove one of them\n"},
-    {"rows for a kernel that stays", PIPELINE("    devices: all\n    split: rows\n    completion: persistent\n"),
-     "t.yaml:6:12: 'split' and 'completion: persistent' exclude each other\n"
-     "    split: rows\n"
-     "           ^~~~\n"
-     "  remove one of them\n"},
+     "    ^~~~~\n"
+     "  write spread: frames, which divides the frames of each session among the devices\n"},
     {"fewer slots than devices", PIPELINE("    devices: [0, 1, 4]\n    spread: frames\n"),
      "t.yaml:6:13: the 2 slots of pipeline 'cam0' are too few to spread its frames over 3 devices\n"
      "    spread: frames\n"

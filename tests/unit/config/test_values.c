@@ -226,11 +226,7 @@ START_TEST(devices_are_all_or_those_listed) {
   config = fixture_config(PIPELINE("    devices: all\n    spread: frames\n"));
   ck_assert_int_eq(config->pipelines[0].spread, CONFIG_SPREAD_FRAMES);
   config_free(config);
-  config = fixture_config(PIPELINE("    devices: all\n    split: rows\n"));
-  ck_assert_int_eq(config->pipelines[0].split, CONFIG_SPLIT_ROWS);
-  config_free(config);
   config = fixture_config(PIPELINE("    device: 2\n"));
-  ck_assert_int_eq(config->pipelines[0].split, CONFIG_SPLIT_NONE);
   ck_assert_int_eq(config->pipelines[0].spread, CONFIG_SPREAD_SESSIONS);
   ck_assert(config->pipelines[0].devices == 0);
   config_free(config);

@@ -91,26 +91,6 @@ START_TEST(kernels_copy_small_frames_of_graphs) {
 }
 END_TEST
 
-/* Of a band of a frame, only its own rows go back, each to its place; by the engines, however small they are. */
-START_TEST(only_pieces_of_a_result_are_copied) {
-  static const enum gpu_graph_choice graphs[] = {GPU_GRAPH_OFF, GPU_GRAPH_ON};
-  options.graph = graphs[_i];
-  options.copy = GPU_COPY_KERNEL;
-  options.cut = (struct gpu_cut){.from = 2, .to = 5, .from_stride = 6, .to_stride = 10, .bytes = 3, .count = 2};
-  make_program(1, &plus_one, 0);
-  ck_assert_msg(gpu_program_warm_up(program, &problem), "%s", problem.text);
-  ck_assert(!gpu_program_copies_by_kernel(program));
-  memset(outputs[0], 0, sizeof outputs[0]);
-  for (unsigned char i = 0; i < WIDTH; i++) {
-    inputs[0][i] = i;
-  }
-  ck_assert(submit(0, 0, false));
-  finish(0);
-  const unsigned char expected[] = {0, 0, 0, 0, 0, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0, 9, 10, 11, 0, 0, 0};
-  ck_assert_mem_eq(outputs[0], expected, sizeof expected);
-}
-END_TEST
-
 /* Whoever copies faster does it, with graphs asked for and with graphs that only win if kernels copy. */
 START_TEST(the_faster_copies_are_chosen) {
   bool kernels_win = _i % 2;
@@ -310,7 +290,6 @@ Suite *graphs_suite(void) {
   tcase_add_loop_test(group, a_stage_may_be_beside_the_graph, 0, 4);
   tcase_add_test(group, a_stage_that_cannot_be_attached_is_named);
   tcase_add_loop_test(group, kernels_copy_small_frames_of_graphs, 0, 5);
-  tcase_add_loop_test(group, only_pieces_of_a_result_are_copied, 0, 2);
   tcase_add_loop_test(group, the_faster_copies_are_chosen, 0, 4);
   tcase_add_loop_test(group, engines_copy_large_frames, 0, 2);
   tcase_add_test(group, frames_that_differ_are_not_replayed);

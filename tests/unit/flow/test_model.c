@@ -66,12 +66,6 @@ const char *gpu_refusal(struct gpu_program *program, unsigned slot) {
 /* And some it has not begun when they are late. */
 static bool is_begun_late(uint64_t number) { return flow.deadline_ns > 0 && number % 7 == 3; }
 
-unsigned gpu_undone(struct gpu_program *program, unsigned slot) {
-  (void)program;
-  (void)slot;
-  return 0;
-}
-
 bool gpu_late(struct gpu_program *program, unsigned slot) {
   (void)program;
   return is_begun_late(flow.ring.slots[slot].frame.sequence);
