@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/loop.h"
 #include "daemon/measure/clock.h"
 
 enum { TICK_MS = 100 };
@@ -166,7 +167,7 @@ static bool set_up_loop(struct lane *lane) {
   for (unsigned rank = 0; rank < PRIORITIES; rank++) {
     lane->queues[rank].last = &lane->queues[rank].first;
   }
-  if (uv_sem_init(&lane->stands, 0) != 0 || uv_sem_init(&lane->goes_on, 0) != 0 || uv_loop_init(&lane->loop) != 0) {
+  if (uv_sem_init(&lane->stands, 0) != 0 || uv_sem_init(&lane->goes_on, 0) != 0 || loop_init(&lane->loop) != 0) {
     return false;
   }
   if (mailbox_open(&lane->mailbox, &lane->loop) != 0) {

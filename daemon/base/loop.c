@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct loop_timer {
   uv_timer_t handle; /* first: its close callback frees the whole */
@@ -28,6 +29,18 @@ struct job {
 };
 
 static void on_closed(uv_handle_t *handle) { free(handle); }
+
+/* libuv 1.45 to 1.48 (Ubuntu 24.04) reads and writes files by io_uring. A request then needs no thread of the pool, whose
+ * threads we count, and a stuck disk is not noticed. The kernel also starts a thread for each loop that polls for requests. */
+#define RINGS "UV_USE_IO_URING"
+
+int loop_init(uv_loop_t *loop) {
+  const char *set = getenv(RINGS);
+  if ((!set || strcmp(set, "0") != 0) && setenv(RINGS, "0", 1) != 0) {
+    return UV_ENOMEM;
+  }
+  return uv_loop_init(loop);
+}
 
 /* -- timers -------------------------------------------------------------------------------------------------- */
 

@@ -15,6 +15,9 @@
 
 typedef void loop_callback(void *context);
 
+/* uv_loop_init() without io_uring. The first call must come before the process has threads. */
+int loop_init(uv_loop_t *loop);
+
 struct loop_timer;
 /* NULL if there is no memory. */
 struct loop_timer *loop_timer_new(uv_loop_t *loop, loop_callback *callback, void *context);

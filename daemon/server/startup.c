@@ -266,7 +266,7 @@ static bool start_preparing(struct server *server, struct failure *failure) {
 }
 
 bool server_open_loop(struct server *server, struct failure *failure) {
-  int status = uv_loop_init(&server->loop);
+  int status = loop_init(&server->loop);
   if (status == 0) {
     server->loop_open = true;
     status = mailbox_open(&server->control, &server->loop);

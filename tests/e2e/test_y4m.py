@@ -259,13 +259,12 @@ def test_ffmpeg_reads_y4m_from_the_socket(place):
     frames = np.random.default_rng(5).integers(0, 256, (10, YUV_BYTES), np.uint8)
     with Daemon(place, {"cam0": pipeline(YUV, sink={"protocol": "y4m"}, stages=[INVERT])}) as daemon:
         command = ["ffmpeg", "-nostdin", "-v", "error", "-f", "yuv4mpegpipe", "-i", f"unix:{daemon.path('cam0', 'sink')}",
-                   "-frames:v", "10", "-f", "rawvideo", "-"]
+                   "-f", "rawvideo", "-"]
         reading = Background(output_of, command)
         with daemon.producer() as producer:
             producer.send(frames.tobytes())
-            daemon.wait_view("all came in", lambda view: view["frames"]["emitted"] == 10)
-        result = reading.join()
-        daemon.account(came=10, emitted=10)
+            daemon.account(came=10, emitted=10)
+    result = reading.join()  # the daemon's end is its end: with -frames:v ffmpeg 6.1 waits for more than it writes
     np.testing.assert_array_equal(np.frombuffer(result, np.uint8).reshape(10, -1), 255 - frames)
 
 
