@@ -132,14 +132,6 @@ struct config_shape {
   int64_t sides[CONFIG_MAX_SIDES];
 };
 
-struct config_shadow {
-  char *file; /* NULL: none */
-  struct config_mark file_at;
-  void *open; /* these three as a model's */
-  void (*close)(void *open);
-  uint64_t contents;
-};
-
 struct config_batch {
   unsigned most; /* 0: frames go by themselves */
   int64_t wait_ns;
@@ -157,7 +149,6 @@ struct config_model {
   enum config_precision precision;
   char *output; /* "all", or the name of one; NULL: the only one */
   struct config_batch batch;
-  struct config_shadow shadow;
   void *open;                /* what the caller's hook opened for it, */
   void (*close)(void *open); /* what gives that back, */
   uint64_t contents;         /* and a number that other contents of its files do not have */

@@ -50,12 +50,12 @@ const struct config_key *keys_find(enum key_section section, const char *name) {
 
 const char *keys_section_name(enum key_section section) {
   static const char *const names[SECTION_COUNT] = {
-      [SECTION_ROOT] = "the file",       [SECTION_LOG] = "'log'",           [SECTION_STATUS] = "'status'",
-      [SECTION_GPU] = "'gpu'",           [SECTION_PIPELINE] = "a pipeline", [SECTION_SOURCE] = "'source'",
-      [SECTION_FORMAT] = "'format'",     [SECTION_ALLOW] = "'allow'",       [SECTION_SINK] = "'sink'",
-      [SECTION_LIMITS] = "'limits'",     [SECTION_MODEL] = "a model",       [SECTION_SHADOW] = "'shadow'",
-      [SECTION_REALTIME] = "'realtime'", [SECTION_ROTATE] = "'rotate'",     [SECTION_RECORD] = "'record'",
-      [SECTION_BATCH] = "'batch'",       [SECTION_SHARE] = "'share'",
+      [SECTION_ROOT] = "the file",   [SECTION_LOG] = "'log'",           [SECTION_STATUS] = "'status'",
+      [SECTION_GPU] = "'gpu'",       [SECTION_PIPELINE] = "a pipeline", [SECTION_SOURCE] = "'source'",
+      [SECTION_FORMAT] = "'format'", [SECTION_ALLOW] = "'allow'",       [SECTION_SINK] = "'sink'",
+      [SECTION_LIMITS] = "'limits'", [SECTION_MODEL] = "a model",       [SECTION_REALTIME] = "'realtime'",
+      [SECTION_ROTATE] = "'rotate'", [SECTION_RECORD] = "'record'",     [SECTION_BATCH] = "'batch'",
+      [SECTION_SHARE] = "'share'",
   };
   return names[section];
 }

@@ -41,22 +41,16 @@ static void free_stage(struct config_stage *stage) {
   }
 }
 
-/* Without memory for the list it is closed here. */
-static struct config_opened *take_opened(struct config_opened *list, void **open, void (**close)(void *open)) {
-  struct config_opened *opened = *close ? malloc(sizeof *opened) : NULL;
-  if (opened) {
-    *opened = (struct config_opened){.next = list, .open = *open, .close = *close};
-  } else if (*close) {
-    (*close)(*open);
-  }
-  *open = NULL;
-  *close = NULL;
-  return opened ? opened : list;
-}
-
 struct config_opened *config_take_opened(struct config_model *model, struct config_opened *list) {
-  list = take_opened(list, &model->open, &model->close);
-  return take_opened(list, &model->shadow.open, &model->shadow.close);
+  struct config_opened *opened = model->close ? malloc(sizeof *opened) : NULL;
+  if (opened) {
+    *opened = (struct config_opened){.next = list, .open = model->open, .close = model->close};
+  } else if (model->close) {
+    model->close(model->open); /* no memory for the list */
+  }
+  model->open = NULL;
+  model->close = NULL;
+  return opened ? opened : list;
 }
 
 void config_close(struct config_opened *list) {
@@ -77,7 +71,6 @@ static void free_model(struct config_model *model) {
   free(model->name);
   free(model->file);
   free(model->output);
-  free(model->shadow.file);
   free(model->text);
   free(model);
 }

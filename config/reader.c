@@ -102,6 +102,7 @@ static const struct {
   const char *name, *remedy;
 } removed_keys[] = {
     {SECTION_PIPELINE, "split", "write spread: frames, which divides the frames of each session among the devices"},
+    {SECTION_MODEL, "shadow", "compare two models on a recording: framectl replay RECORDING --against NEW.yaml"},
 };
 
 static bool report_removed(struct reader *reader, enum key_section section, const struct node *node) {
@@ -246,8 +247,6 @@ static void note_place(enum key_section section, const struct config_key *key, c
     ((struct config_model *)structure)->file_at = node->at;
   } else if (section == SECTION_RECORD && key->type == KEY_PATH) {
     ((struct config_record *)structure)->file_at = node->at;
-  } else if (section == SECTION_SHADOW) {
-    ((struct config_shadow *)structure)->file_at = node->at;
   }
   if (section == SECTION_SOURCE && key->selects) {
     ((struct config_source *)structure)->path_at = node->at;

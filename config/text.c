@@ -245,7 +245,6 @@ static bool is_present(const struct config_key *key, const void *value) {
     return key->child == SECTION_RECORD     ? ((const struct config_record *)value)->file != NULL
            : key->child == SECTION_ROTATE   ? rotate->every_ns != 0 || rotate->size != 0
            : key->child == SECTION_BATCH    ? ((const struct config_batch *)value)->most > 0
-           : key->child == SECTION_SHADOW   ? ((const struct config_shadow *)value)->file != NULL
            : key->child == SECTION_SHARE    ? ((const struct config_pipeline *)value)->share > 0
            : key->child == SECTION_ALLOW    ? allow->user_count + allow->group_count > 0
            : key->child == SECTION_REALTIME ? config->realtime.policy != CONFIG_POLICY_OTHER || config->realtime.lock ||
@@ -427,7 +426,7 @@ char *text_of_model(const struct config_model *model, const struct config_vocabu
   }
   const struct writer writer = {.out = stream.out, .vocabulary = vocabulary};
   write_section(&writer, SECTION_MODEL, model, 0);
-  fprintf(stream.out, "# contents: %016" PRIx64 " %016" PRIx64 "\n", model->contents, model->shadow.contents);
+  fprintf(stream.out, "# contents: %016" PRIx64 "\n", model->contents);
   return stream_close(&stream);
 }
 

@@ -43,12 +43,8 @@ static bool negotiate(struct gpu_chain *chain, unsigned index, const struct fram
                       const struct gpu_stage_request *request, struct gpu_error *error) {
   struct stage_plan *plan = &chain->plans[index];
   char problem[STAGE_TEXT] = "";
-  *plan = (struct stage_plan){.stage = request->stage,
-                              .input = *input,
-                              .output = *input,
-                              .resource = request->resource,
-                              .shadow = request->shadow,
-                              .users = request->users};
+  *plan = (struct stage_plan){
+      .stage = request->stage, .input = *input, .output = *input, .resource = request->resource, .users = request->users};
   plan->source = chain->input;
   plan->output.meaning = MEANING_NONE;
   plan->output.parts = NULL;

@@ -144,7 +144,7 @@ bool gpu_is_lost(const struct gpu_device *device);
 struct gpu_stage_request {
   const struct stage_descriptor *stage;
   struct stage_value values[STAGE_MAX_PARAMETERS];
-  void *resource, *shadow;
+  void *resource;
   unsigned users; /* slots of all programs that have this stage, or 0 */
 };
 

@@ -69,7 +69,6 @@ struct stage_plan {
   size_t scratch_bytes; /* device memory of the slot that the stage may use during a frame */
   unsigned users;       /* slots of all programs that the chain is for, if the caller knows, else 0 */
   void *resource;       /* of the request: what the caller opened for the stage and keeps until the chain is freed */
-  void *shadow;         /* likewise: what computes some of its frames for comparison, or NULL */
   void *object;         /* on the heap, made by prepare() and freed by release() */
   struct kept_file files[STAGE_MAX_FILES]; /* what prepare() read, closed with the chain */
   const char *remedy;        /* a constant of prepare()'s, where it refuses for another reason than the format that comes in */
@@ -114,7 +113,6 @@ struct stage_call {
   uint64_t sequence;  /* the frame's number within its session */
   bool restart;       /* first frame of a session: `state` must be taken as empty */
   bool again;         /* the frame was on a device that failed, and runs once more */
-  bool differs;       /* on a GPU: what the stages' differs() said of it, which is asked once a frame */
   enum gpu_priority priority;
   int64_t deadline; /* CLOCK_MONOTONIC: when the result should be there; 0: it has none */
   void *attached;   /* what attach() or join() gave, and the number of the slot within it; NULL without them */

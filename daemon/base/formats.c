@@ -149,7 +149,6 @@ static void translate_stage(const struct config_stage *stage, struct gpu_stage_r
     memcpy(request->values[i].numbers, value->numbers, sizeof request->values[i].numbers);
   }
   request->resource = stage->model ? stage->model->open : NULL;
-  request->shadow = stage->model ? stage->model->shadow.open : NULL;
 }
 
 /* What `models` says of the output is for stages that do not say it. */

@@ -8,13 +8,10 @@
 #include "daemon/base/log_text.h"
 #include "gpu/model/model.h"
 #include "gpu/model/operators.h"
-#include "gpu/model/shadow.h"
 
 _Static_assert((int)CONFIG_MAX_SIDES == (int)MODEL_MOST_RANK, "a configured shape holds what a model takes");
 
 static void close_model(void *model) { model_release(model); }
-static void close_shadow(void *shadow) { shadow_free(shadow); }
-
 static struct model *open_file(const struct config_model *config, const char *file, unsigned most, struct gpu_error *error) {
   struct model_shape shapes[CONFIG_MAX_SHAPES];
   for (unsigned i = 0; i < config->shape_count; i++) {
@@ -57,39 +54,10 @@ static bool has_output(struct config_model *model, struct config_errors *errors)
   return false;
 }
 
-/* Results can be compared only where they are alike. */
-static bool is_comparable(const struct model *model, const struct model *shadow) {
-  bool same = model_input(model)->format.dtype == model_input(shadow)->format.dtype &&
-              model_input(model)->bytes == model_input(shadow)->bytes &&
-              model_output_count(model) == model_output_count(shadow);
-  for (unsigned i = 0; same && i < model_output_count(model); i++) {
-    const struct model_tensor *one = model_output(model, i), *other = model_output(shadow, i);
-    same = one->format.dtype == other->format.dtype && one->bytes == other->bytes;
-  }
-  return same;
-}
-
 static uint64_t contents_of(const struct model *model) {
   struct model_summary summary;
   model_summary(model, &summary);
   return summary.hash;
-}
-
-static bool open_shadow(struct config_model *model, struct config_errors *errors) {
-  struct gpu_error error = {.stage = -1};
-  struct model *other = open_file(model, model->shadow.file, model->batch.most > 0 ? 1 : 0, &error); /* frame by frame */
-  bool comparable = other && is_comparable(model->open, other);
-  model->shadow.close = close_shadow;
-  model->shadow.contents = other ? contents_of(other) : 0;
-  model->shadow.open = comparable ? shadow_new(model->open, other, &error) : NULL;
-  if (other && !comparable) {
-    config_errors_add(errors, model->shadow.file_at, "take one with the same input and outputs",
-                      "model '%s': %s takes or gives other tensors than %s", model->name, model->shadow.file, model->file);
-  } else if (!model->shadow.open) {
-    report(model, model->shadow.file_at, &error, errors);
-  }
-  model_release(other); /* the shadow holds it */
-  return model->shadow.open != NULL;
 }
 
 bool models_open(struct config_model *model, struct config_errors *errors) {
@@ -101,7 +69,7 @@ bool models_open(struct config_model *model, struct config_errors *errors) {
     return false;
   }
   model->contents = contents_of(model->open);
-  return has_output(model, errors) && (!model->shadow.file || open_shadow(model, errors));
+  return has_output(model, errors);
 }
 
 /* -- what is said of them -------------------------------------------------------------------------------------------- */
@@ -121,7 +89,6 @@ unsigned models_files(const struct config *config, struct kept_file *files, unsi
   for (unsigned i = 0; i < config->model_count; i++) {
     const struct config_model *model = config->models[i];
     count = model->open ? model_files(model->open, files, count, most) : count;
-    count = model->shadow.open ? model_files(shadow_other(model->shadow.open), files, count, most) : count;
   }
   return count;
 }

@@ -9,14 +9,14 @@
 #include "config/config.h"
 #include "gpu/model/model.h"
 
-/* Opens a model of a configuration that is being read, and the one in its shadow, for the hook `open` of config_load(). May
- * take seconds: for set-up threads. */
+/* Opens a model of a configuration that is being read, for the hook `open` of config_load(). May take seconds: for set-up
+ * threads. */
 bool models_open(struct config_model *model, struct config_errors *errors);
 
 /* Says in the log which models were opened, unless `before` (NULL: none) had them open, and which ones nobody runs. */
 void models_log(const struct config *config, const struct config *before);
 
-/* Adds the files of the models that are open for the configuration, and of their shadows, to a list as kept_list() does. */
+/* Adds the files of the models that are open for the configuration to a list as kept_list() does. */
 unsigned models_files(const struct config *config, struct kept_file *files, unsigned count, unsigned most);
 
 /* The table of --check. */

@@ -20,7 +20,7 @@
 #include "daemon/pipeline/engine.h"
 #include "daemon/session/session.h"
 #include "daemon/sink/sink.h"
-#include "gpu/model/shadow.h"
+#include "gpu/model/model.h"
 
 enum pipeline_state {
   PIPELINE_STARTING,
@@ -245,7 +245,6 @@ struct pipeline_snapshot {
   uint64_t served[MODEL_MOST_INSTANCES];        /* and the frames of each, with all pipelines that run it */
   unsigned most_batched;                        /* frames that it may take at once; 0: it takes each by itself */
   uint64_t batches[MODEL_MOST_BATCH];           /* with one frame, with two ..., of all pipelines that run it */
-  struct shadow_report shadow;                  /* of its model, with all pipelines that run that; without a file: none */
 };
 
 /* Fills `snapshot` (large: allocate it). Control loop only. */

@@ -274,9 +274,6 @@ static void fill_model(const struct pipeline *pipeline, struct pipeline_snapshot
     snapshot->instances = model_served(plan->object, snapshot->served);
     snapshot->most_batched = model_batches(plan->object, snapshot->batches);
   }
-  if (plan && plan->shadow) {
-    shadow_report(plan->shadow, &snapshot->shadow);
-  }
 }
 
 static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, const struct reading *now,

@@ -189,14 +189,6 @@ static json_t *model_document(const struct pipeline_snapshot *snapshot) {
                    instances, "batches", batches);
 }
 
-static json_t *shadow_document(const struct shadow_report *shadow) {
-  return !shadow->file ? json_null()
-                       : json_pack("{s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o}", "file", answer_string(shadow->file), "compared",
-                                   count(shadow->compared), "skipped", count(shadow->skipped), "failed", count(shadow->failed),
-                                   "largest", shadow->largest, "mean", shadow->mean, "unlike", count(shadow->unlike),
-                                   "agreement", number(shadow->agreement));
-}
-
 static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const struct config_pipeline *config) {
   json_t *document =
       json_pack("{s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:{s:s, s:s}}", "state", pipeline_state_names[snapshot->state], "waiting",
@@ -230,7 +222,6 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
   document = with(document, "timed_one_in", json_integer(snapshot->timed_one_in));
   document = with(document, "overlap", overlap_document(snapshot));
   document = with(document, "model", model_document(snapshot));
-  document = with(document, "shadow", shadow_document(&snapshot->shadow));
   return with_ends(document, snapshot, config);
 }
 

@@ -88,7 +88,6 @@ static struct stage_call make_call(struct cuda_slot *slot, unsigned index, const
       .sequence = pass->sequence,
       .restart = pass->restart,
       .again = pass->again,
-      .differs = pass->differs,
       .priority = program->base.options.priority,
       .attached = program->attached[index],
       .slot = (unsigned)(slot - program->slots),

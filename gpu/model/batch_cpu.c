@@ -115,7 +115,6 @@ static void run(void *argument, struct batch *batch) {
   }
   int64_t ended = gpu_now();
   for (unsigned i = 0; i < batch->count; i++) {
-    model_stage_sample(batch->places[i]->plan, batch->places[i]->call);
     batch->places[i]->call->run->from = began;
     batch->places[i]->call->run->until = ended;
   }

@@ -7,7 +7,6 @@
  */
 #include "gpu/model/batches.h"
 #include "gpu/model/cuda_trial.h"
-#include "gpu/model/shadow.h"
 #include "gpu/model/stage.h"
 
 #include <errno.h>
@@ -38,8 +37,6 @@ struct attached {
   struct cuda_instances *shared; /* else NULL */
   unsigned bound;
   struct cuda_instance *instances[GPU_MAX_SLOTS]; /* of its slots, if they are bound */
-  struct shadow *shadow;
-  void *sample; /* pinned: an input on its way to the shadow; NULL: there is none */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, and while instances are made */
@@ -165,43 +162,10 @@ static bool join(struct attached *attached, const struct stage_plan *plan, bool 
   return attached->member != NULL;
 }
 
-/* -- the shadow ----------------------------------------------------------------------------------------------------------- */
-
-static bool make_sample(struct attached *attached, struct shadow *shadow, struct gpu_error *error) {
-  attached->shadow = shadow;
-  return !shadow || CUDA_CALL(attached->device, error, cudaHostAlloc, &attached->sample, attached->model->input.bytes,
-                              cudaHostAllocDefault);
-}
-
-/* Nothing of the program is on the device any more, so that what was taken was posted. */
-static void free_sample(struct attached *attached) {
-  struct gpu_error error;
-  if (attached->sample) {
-    shadow_leave(attached->shadow, attached);
-    (void)CUDA_CALL(attached->device, &error, cudaFreeHost, attached->sample);
-  }
-}
-
-static void CUDART_CB on_sample(void *argument) {
-  const struct attached *attached = argument;
-  shadow_post(attached->shadow, attached->sample);
-}
-
-/* Behind the model, which leaves its input as it is, and before the stage that takes the memory of it. */
-static cudaError_t take_sample(struct attached *attached, const struct stage_call *call, cudaStream_t stream) {
-  if (!attached->sample || !call->differs || !shadow_take(attached->shadow, attached)) {
-    return cudaSuccess;
-  }
-  cudaError_t status =
-      cudaMemcpyAsync(attached->sample, call->input, attached->model->input.bytes, cudaMemcpyDeviceToHost, stream);
-  return status == cudaSuccess ? cudaLaunchHostFunc(stream, on_sample, attached) : status;
-}
-
 /* -- attaching and detaching ------------------------------------------------------------------------------------------------
  */
 
 static void free_attached(struct attached *attached) {
-  free_sample(attached);
   for (unsigned i = 0; i < attached->bound; i++) {
     cuda_instance_close(attached->instances[i]);
   }
@@ -227,8 +191,7 @@ void *model_attach(struct gpu_device *device, const struct stage_plan *plan, con
   pthread_mutex_lock(&lock);
   bool good = (attached->model->batch.most > 0 ? join(attached, plan, beside, error)
                                                : (attached->shared = hold(device, attached->model, error)) &&
-                                                     fill(attached, plan, slots, count, beside, error)) &&
-              make_sample(attached, plan->shadow, error);
+                                                     fill(attached, plan, slots, count, beside, error));
   if (!good) {
     free_attached(attached);
   }
@@ -260,13 +223,9 @@ static struct cuda_instance *choose(struct cuda_instances *set) {
 /* Of a model that computes batches frames are handed over. */
 int model_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream) {
   struct attached *attached = call->attached;
-  cudaError_t status = attached->bound > 0
-                           ? cuda_instance_run_bound(attached->instances[call->slot], call->run, stream)
-                           : cuda_instance_run_shared(choose(attached->shared), call, model_stage_chosen(plan), stream);
-  status = status == cudaSuccess ? take_sample(attached, call, stream) : status;
-  return (int)status;
+  return (int)(attached->bound > 0
+                   ? cuda_instance_run_bound(attached->instances[call->slot], call->run, stream)
+                   : cuda_instance_run_shared(choose(attached->shared), call, model_stage_chosen(plan), stream));
 }
 
 void model_hand(struct stage_call *call) { batches_hand(((struct attached *)call->attached)->member, call); }
-
-int model_sample(const struct stage_call *call) { return (int)take_sample(call->attached, call, call->stream); }

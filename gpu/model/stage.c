@@ -10,7 +10,6 @@
  */
 #include "gpu/model/stage.h"
 #include "gpu/model/batches.h"
-#include "gpu/model/shadow.h"
 #include "gpu/stages/prepare.h"
 
 #include <stdio.h>
@@ -246,11 +245,6 @@ int model_stage_chosen(const struct stage_plan *plan) {
 
 /* -- running it --------------------------------------------------------------------------------------------------------- */
 
-/* A frame for the shadow, which on a GPU takes more steps than others. */
-static bool differs(const struct stage_plan *plan, uint64_t sequence) {
-  return plan->shadow && sequence != STAGE_WARM_UP && shadow_wants(plan->shadow);
-}
-
 /* Of the frames that are computed at this moment each has a number, the lowest that is free. */
 static unsigned take_number(struct model *model) {
   uint64_t taken = atomic_load(&model->running);
@@ -268,13 +262,6 @@ static void give_number(struct model *model, unsigned number) {
   }
 }
 
-void model_stage_sample(const struct stage_plan *plan, const struct stage_call *call) {
-  if (differs(plan, call->sequence) && shadow_take(plan->shadow, plan)) {
-    memcpy(shadow_place(plan->shadow), call->input, ((const struct model *)plan->object)->input.bytes);
-    shadow_post(plan->shadow, NULL);
-  }
-}
-
 static void run(const struct stage_plan *plan, const struct stage_call *call) {
   struct gpu_error error;
   struct model *model = plan->object;
@@ -285,7 +272,6 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
     snprintf(call->problem, STAGE_TEXT, "%.390s", error.text);
   }
   give_number(model, instance);
-  model_stage_sample(plan, call);
 }
 
 static bool joins(const struct stage_plan *plan) { return ((const struct model *)plan->object)->batch.most > 0; }
@@ -324,5 +310,4 @@ const struct stage_descriptor model_stage = {
     .join = join,
     .leave = leave,
     .hand = hand,
-    .differs = differs,
 };

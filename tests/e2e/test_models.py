@@ -265,8 +265,6 @@ FOUR = "{dtype: float32, shape: [4]}"
     ("two-inputs", "", FOUR, ["4:15: model 'one': ", "2 inputs: x, z"]),
     ("open", "", FOUR, ["4:15: model 'one': ", "[batch?, 3, height?, ?]", "shape: {x: ["]),
     ("several", ", output: thirds", FOUR, ["4:15: model 'one' has no output 'thirds'", "its outputs are all, sum, halves"]),
-    ("line", ", shadow: {file: several.onnx}", FOUR, ["4:41: model 'one': ", "takes or gives other tensors"]),
-    ("line", ", shadow: {file: gone.onnx}", FOUR, ["4:41: model 'one': ", "gone.onnx: No such file"]),
     ("line", "", "{pixels: gray, width: 10, height: 8}",
      ["8:14: pipeline 'cam0': ", "takes float32[1,3,4,5]", "resize: {width: 5, height: 4}", "normalize: {}"]),
     ("half", "", "{pixels: rgb24, width: 10, height: 8}",

@@ -77,9 +77,6 @@ save("two-inputs", [("Add", ["x", "z"], ["y"])], [tensor("x", T.FLOAT, [4]), ten
 SLOW = ["x", *(f"y{i}" for i in range(59)), "y"]
 save("slow", [("Erf", [one], [next_]) for one, next_ in zip(SLOW, SLOW[1:])], [tensor("x", T.FLOAT, [1, 65536])],
      [tensor("y", T.FLOAT, [1, 65536])])
-# one and its shadow: y = x, y = -x
-for name, operator in (("identity", "Identity"), ("negated", "Neg")):
-    save(name, [(operator, ["x"], ["y"])], [tensor("x", T.FLOAT, [1, 6])], [tensor("y", T.FLOAT, [1, 6])])
 # what a detector would give, built into a picture of 32x32: the first pixels in order are y, scaled and moved by column or row
 for name, shape, scale, offset in (
         ("yolo8", [1, 8, 128], [1 / 8] * 4 + [1 / 256] * 4, [0] * 8), ("yolo5", [1, 128, 8], [1 / 8] * 4 + [1 / 256] * 4, [0] * 8),

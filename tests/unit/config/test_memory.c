@@ -9,7 +9,7 @@
 
 static const char *const valid =
     "status: {http: '127.0.0.1:1'}\n"
-    "models: {m: {file: m.onnx, shape: {x: [1], y: [2]}, output: o, shadow: {file: s}}}\npipelines:\n"
+    "models: {m: {file: m.onnx, shape: {x: [1], y: [2]}, output: o}}\npipelines:\n"
     "  a: {source: {socket: a, allow: {users: [0, 1, 2], groups: [0]}, " FORMAT "}, sink: {socket: a2},\n"
     "      stages: [sobel, run: {file: x, settings: {a: 1, b: [1, 2], c: d}},\n"
     "               model: {name: m}, model: {file: n, shape: {x: [1]}}]}\n"

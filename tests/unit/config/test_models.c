@@ -43,11 +43,11 @@ static const struct mistake mistakes[] = {
      "    person: {file: a, instnces: 1}\n"
      "                      ^~~~~~~~\n"
      "  did you mean 'instances'?\n"},
-    {"unknown key of the shadow", MODELS("  person: {file: a, shadow: {fil: b}}\n", "sobel"),
-     "t.yaml:2:30: unknown key 'fil' in 'shadow' of model 'person'\n"
-     "    person: {file: a, shadow: {fil: b}}\n"
-     "                               ^~~\n"
-     "  did you mean 'file'?\n"},
+    {"a model beside it", MODELS("  person: {file: a, shadow: {file: b}}\n", "sobel"),
+     "t.yaml:2:21: the key 'shadow' was removed\n"
+     "    person: {file: a, shadow: {file: b}}\n"
+     "                      ^~~~~~\n"
+     "  compare two models on a recording: framectl replay RECORDING --against NEW.yaml\n"},
     {"batches of no size", MODELS("  a: {file: a, batch: {wait: 2}}\n", "sobel"),
      "t.yaml:2:23: 'batch' of model 'a' needs 'most'\n"
      "    a: {file: a, batch: {wait: 2}}\n"

@@ -246,22 +246,6 @@ static void print_model(FILE *out, const struct model_view *model) {
   }
 }
 
-static void print_shadow(FILE *out, const struct shadow_view *shadow) {
-  if (!shadow->file[0]) {
-    return;
-  }
-  fprintf(out, "  shadow    %s: %llu frames compared, %llu skipped, %llu failed\n", shadow->file,
-          (unsigned long long)shadow->compared, (unsigned long long)shadow->skipped, (unsigned long long)shadow->failed);
-  if (shadow->compared > 0) {
-    fprintf(out, "            differs by %.3g at most, %.3g on average; the same top class in %.1f %%", shadow->largest,
-            shadow->mean, 100 * shadow->agreement);
-    if (shadow->unlike > 0) {
-      fprintf(out, "; %llu elements are no number in one of the two", (unsigned long long)shadow->unlike);
-    }
-    fputc('\n', out);
-  }
-}
-
 static void add_frames(struct table *table, enum text_colour colour, const char *what, uint64_t count, const char *meaning) {
   table_cell(table, colour, "%s", what);
   table_cell(table, colour, "%llu", (unsigned long long)count);
@@ -314,7 +298,6 @@ bool status_print_one(FILE *out, json_t *document, const char *name, bool colour
     print_device(out, &view);
     print_overlap(out, &view.overlap);
     print_model(out, &view.model);
-    print_shadow(out, &view.shadow);
     print_links(out, "  ", pipeline, true, colour);
     print_errors(out, "  ", pipeline, colour);
     fputc('\n', out);

@@ -150,17 +150,6 @@ static struct model_view view_model(const json_t *model) {
   return view;
 }
 
-static struct shadow_view view_shadow(const json_t *shadow) {
-  return (struct shadow_view){.file = text_of(shadow, "file"),
-                              .compared = count_of(shadow, "compared"),
-                              .skipped = count_of(shadow, "skipped"),
-                              .failed = count_of(shadow, "failed"),
-                              .unlike = count_of(shadow, "unlike"),
-                              .largest = number_of(shadow, "largest"),
-                              .mean = number_of(shadow, "mean"),
-                              .agreement = number_of(shadow, "agreement")};
-}
-
 void view_pipeline(const char *name, const json_t *document, struct pipeline_view *view) {
   const json_t *formats = json_object_get(document, "formats"), *throughput = json_object_get(document, "throughput");
   *view = (struct pipeline_view){.name = name,
@@ -188,8 +177,7 @@ void view_pipeline(const char *name, const json_t *document, struct pipeline_vie
                                  .out_bytes_per_s = number_of(throughput, "out_bytes_per_s"),
                                  .window_s = number_of(throughput, "window_s"),
                                  .overlap = view_overlap(json_object_get(document, "overlap")),
-                                 .model = view_model(json_object_get(document, "model")),
-                                 .shadow = view_shadow(json_object_get(document, "shadow"))};
+                                 .model = view_model(json_object_get(document, "model"))};
   view_frames(json_object_get(document, "frames"), view);
   view_latency(json_object_get(document, "latency_us"), view);
 }

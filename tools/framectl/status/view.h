@@ -47,12 +47,6 @@ struct model_view {
   uint64_t batches, batched;            /* and the frames in these */
 };
 
-struct shadow_view { /* a second model on the same frames */
-  const char *file;  /* "": there is none */
-  uint64_t compared, skipped, failed, unlike;
-  double largest, mean, agreement;
-};
-
 struct pipeline_view {
   const char *name, *state, *waiting;
   uint64_t slots, sessions, clients, readers, missed, refused;
@@ -68,7 +62,6 @@ struct pipeline_view {
   struct latency_view latency[STEP_COUNT];
   struct overlap_view overlap;
   struct model_view model;
-  struct shadow_view shadow;
 };
 
 /* How often one process image took over from another, and the last time. */
