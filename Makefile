@@ -390,7 +390,7 @@ lint_flags = $(filter-out -MMD -MP,$(common)) $(testing) $(packages) $(cuda_flag
 lint_tidy := $(filter-out tests/%,$(lint_c))
 $(patsubst %,build/lint/%.syntax,$(wildcard tests/unit/cuda/*.c)): lint_flags += -Itests/unit/cuda/fake
 $(patsubst %,build/lint/tools/client/example.c.%,syntax tidy): lint_flags += -Itools/client
-$(patsubst %,build/lint/packaging/examples/brighten.c.%,syntax tidy): lint_flags += -Igpu/stages/library
+$(foreach example,brighten frei0r,$(patsubst %,build/lint/packaging/examples/$(example).c.%,syntax tidy)): lint_flags += -Igpu/stages/library
 lint_stamps := $(lint_c:%=build/lint/%.syntax) $(lint_headers:%=build/lint/%.alone) $(lint_format:%=build/lint/%.format) \
                $(lint_tidy:%=build/lint/%.tidy) $(lint_scripts:%=build/lint/%.script)
 
@@ -485,6 +485,7 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   gpu/stages/library/framed-stage.h:include/framed-stage.h:644 gpu/stages/kernel/framed-kernel.h:include/framed-kernel.h:644 \
   $(filled)/framed-stage.3.gz:share/man/man3/framed-stage.3.gz:644 \
   packaging/examples/brighten.c:share/doc/framed/examples/brighten.c:644 \
+  packaging/examples/frei0r.c:share/doc/framed/examples/frei0r.c:644 \
   tools/client/example.c:share/doc/framed/examples/example.c:644 $(filled)/libframed.3.gz:share/man/man3/libframed.3.gz:644 \
   $(filled)/framed_connect.3.gz:share/man/man3/framed_connect.3.gz:644 \
   $(foreach call,$(client_calls),$(filled)/calls/$(call).3.gz:share/man/man3/$(call).3.gz:644) \

@@ -19,6 +19,11 @@ struct stage_reading {
 };
 
 static void report_unknown_stage(struct reader *reader, const char *name, struct config_mark at) {
+  if (strcmp(name, "frei0r") == 0) {
+    config_errors_add(reader->errors, at, "build the example frei0r.c, and use it as a stage library",
+                      "the stage 'frei0r' was removed");
+    return;
+  }
   const struct config_vocabulary *vocabulary = reader->vocabulary;
   struct suggestion suggestion = suggest_begin(name);
   char list[READER_WHERE * 2];

@@ -42,7 +42,7 @@ static const char help[] =
     "       framed [-c FILE] --check --state VERSION   and whether this program can take over from one of that state version\n"
     "       framed [-c FILE] --print-config   print it with all defaults\n"
     "       framed --print-schema             print its JSON schema, for editors\n"
-    "       framed --print-stages[=STAGE]     print the stages and frei0r's filters, or what one takes\n"
+    "       framed --print-stages[=STAGE]     print the stages, or the parameters of one\n"
     "       framed --try TEXT                 put one frame through the pipeline of that configuration (see framectl try)\n"
     "       framed [-c FILE] --replay RECORDING --against FILE   say what another configuration makes of its frames\n"
     "       framed --print-manual             print the keys as framed.yaml(5) has them, in man's markup\n"

@@ -8,7 +8,7 @@
  * result to standard output. Errors go to standard error. */
 enum exit_status try_run(const char *text);
 
-/* Prints the stages of this build and the filters of frei0r with a sentence each, or the parameters of the one called `name`.
+/* Prints the stages of this build with a sentence each, or the parameters of the one called `name`.
  */
 enum exit_status try_print_stages(const char *name);
 

@@ -1,4 +1,4 @@
-"""Stages that users bring: shared libraries and CUDA kernels of their own, and filters of frei0r; and `framectl try`."""
+"""Stages that users bring: shared libraries and CUDA kernels of their own; and `framectl try`."""
 
 import functools
 import json
@@ -17,8 +17,6 @@ ROOT = pathlib.Path(__file__).parents[2]
 EXAMPLE = ROOT / "packaging/examples/brighten.c"
 GRAY = {"pixels": "gray", "width": 64, "height": 48}
 SIZE = 64 * 48
-FILTERS = sorted(pathlib.Path("/usr/lib/frei0r-1").glob("*.so"))
-needs_filters = pytest.mark.skipif(not FILTERS, reason="frei0r-plugins is not installed")
 
 
 def build(place, source, *flags, name="own.so"):
@@ -150,41 +148,49 @@ def test_a_library_that_breaks_is_survived(place, how):
         assert daemon.status()["handovers"]["fault"] >= 1
 
 
-# -- frei0r -------------------------------------------------------------------------------------------------------
+# -- the example that runs filters of frei0r ------------------------------------------------------------------------
+
+FILTER = r"""
+#include <stdint.h>
+#include <stdlib.h>
+struct info { const char *name, *author; int type, colours, version, major, minor, parameters; const char *explanation; };
+struct parameter { const char *name; int kind; const char *explanation; };
+struct state { unsigned pixels; double add; uint8_t seen; };
+int f0r_init(void) { return 1; }
+void f0r_get_plugin_info(struct info *info) { *info = (struct info){"own0r", "", 0, 1, 1, 1, 0, 1, ""}; }
+void f0r_get_param_info(struct parameter *about, int index) { *about = (struct parameter){"add", 1, ""}; (void)index; }
+void *f0r_construct(unsigned width, unsigned height) {
+  struct state *state = calloc(1, sizeof *state);
+  state->pixels = width * height;
+  return state;
+}
+void f0r_destruct(void *state) { free(state); }
+void f0r_set_param_value(void *object, void *value, int index) { ((struct state *)object)->add = *(double *)value; (void)index; }
+void f0r_update(void *object, double time, const uint32_t *in, uint32_t *out) {
+  struct state *state = object; /* red becomes green, and green the number of the frame; blue gets what is set */
+  for (unsigned i = 0; i < state->pixels; i++) {
+    uint32_t blue = (in[i] >> 16 & 255) + (uint32_t)(state->add * 100);
+    out[i] = (uint32_t)state->seen | (in[i] & 255) << 8 | (blue & 255) << 16;
+  }
+  state->seen++;
+  (void)time;
+}
+"""
 
 
-@needs_filters
-@pytest.mark.parametrize("pixels, channels", [("gray", 1), ("rgb24", 3), ("bgr24", 3)])
-def test_a_filter_turns_a_picture_round(place, pixels, channels):
-    """Of three channels each must be back in its place."""
-    frames = np.random.default_rng(1).integers(0, 256, (4, 48, 64, channels), np.uint8)
-    turned = filtered(place, {"frei0r": {"name": "flippo", "settings": {"X axis": 1}}}, frames, pixels=pixels)
-    np.testing.assert_array_equal(turned.reshape(frames.shape), frames[:, :, ::-1])
-
-
-@needs_filters
-def test_a_filter_keeps_frames_in_order(place):
-    """It gives each frame with a delay of one: the instance sees them in their order."""
-    frames = np.repeat(np.arange(100, dtype=np.uint8), SIZE)
-    results = filtered(place, {"frei0r": {"name": "delay0r", "settings": {"DelayTime": 0}}}, frames)
-    assert results.reshape(-1, SIZE)[:, 0].tolist() == list(range(100))
-
-
-@needs_filters
-@pytest.mark.parametrize("parameters, keys, said", [
-    ({"name": "cartonn"}, {}, "there is no frei0r filter 'cartonn'"),
-    ({"name": "cartoon", "settings": {"levels": 1}}, {}, "no parameter 'levels'"),
-    ({"name": "flippo", "settings": {"X axis": 3}}, {}, "'X axis' takes 0 or 1"),
-    ({"name": "tint0r", "settings": {"Map black to": 1}}, {}, "takes [red, green, blue]"),
-    ({"name": "addition"}, {}, "is a mixer of two pictures"),
-    ({"name": "plasma"}, {}, "is a source of pictures"),
-    ({"name": "cartoon"}, {"width": 62}, "multiples of 8; put `resize: {width: 64, height: 48}` before it"),
-    ({"name": "cartoon"}, {"pixels": "nv12"}, "takes gray, rgb24 and bgr24"),
-    ({"name": "cartoon"}, {"backend": "cuda"}, "runs on the CPU backend alone"),
-    ({"name": "../cartoon"}, {}, "is no name of a filter"),
-])
-def test_a_filter_is_refused_with_its_reason(place, parameters, keys, said):
-    assert said in refused(place, {"frei0r": parameters}, **keys)
+def test_the_example_runs_filters_of_frei0r(place):
+    """Each channel gets to its place, parameters to the filter, and an instance sees the frames of a session in order."""
+    plugin = build(place, FILTER, name="own0r.so")
+    file = build(place, EXAMPLE.with_name("frei0r.c"), name="frei0r.so")
+    frames = np.random.default_rng(1).integers(0, 256, (20, 48 * 64, 3), np.uint8)
+    stage = {"library": {"file": file, "settings": {"filter": plugin, "set": [0, 0.5]}}}
+    results = filtered(place, stage, frames, pixels="rgb24").reshape(frames.shape)
+    np.testing.assert_array_equal(results[:, :, 0], np.repeat(np.arange(20, dtype=np.uint8)[:, None], 48 * 64, axis=1))
+    np.testing.assert_array_equal(results[:, :, 1], frames[:, :, 0])
+    np.testing.assert_array_equal(results[:, :, 2], frames[:, :, 2] + np.uint8(50))
+    for settings, said in (({"filter": file}, "names no plugin of frei0r"), ({"filter": plugin, "set": [1, 0.5]}, "`set` takes")):
+        assert said in refused(place, {"library": {"file": file, "settings": settings}}, pixels="rgb24")
+    assert "the stage 'frei0r' was removed" in refused(place, {"frei0r": {"name": "cartoon"}})
 
 
 # -- kernels ------------------------------------------------------------------------------------------------------
@@ -351,48 +357,6 @@ def test_after_a_fault_stages_go_on_with_the_files_that_they_had(place):
         assert code == 400 and "own.so cannot be loaded" in answer["error"] and "labels.txt" in answer["error"], answer
 
 
-FILTER = """
-#include <stdint.h>
-#include <stdlib.h>
-struct info { const char *name, *author; int type, colours, version, major, minor, parameters; const char *explanation; };
-struct size { unsigned width, height; };
-int f0r_init(void) { return 1; }
-void f0r_get_plugin_info(struct info *info) { *info = (struct info){"own0r", "", 0, 1, 1, 1, 0, 0, ""}; }
-void f0r_get_param_info(void *info, int index) { (void)info; (void)index; }
-void *f0r_construct(unsigned width, unsigned height) {
-  struct size *size = malloc(sizeof *size);
-  *size = (struct size){width, height};
-  return size;
-}
-void f0r_destruct(void *size) { free(size); }
-void f0r_set_param_value(void *size, void *value, int index) { (void)size; (void)value; (void)index; }
-void f0r_get_param_value(void *size, void *value, int index) { (void)size; (void)value; (void)index; }
-void f0r_update(void *object, double time, const uint32_t *in, uint32_t *out) {
-  const struct size *size = object;
-  for (unsigned i = 0; i < size->width * size->height; i++) out[i] = ~in[i];
-  (void)time;
-}
-"""
-
-
-@pytest.mark.parametrize("how", ["gone", "broken"])
-def test_after_a_fault_a_filter_goes_on_with_the_file_that_it_had(place, monkeypatch, how):
-    monkeypatch.setenv("FREI0R_PATH", str(place))
-    file, other = pathlib.Path(build(place, FILTER, name="own0r.so")), place / "broken"
-    stages = [{"frei0r": {"name": "own0r"}}, {"fault": {"kind": "illegal", "at": 1, "again": "no"}}]
-    with Daemon(place, {"cam0": pipeline(GRAY, stages=stages)}, gpu={"backend": "cpu", "faults": "60/min"}) as daemon:
-        other.write_text("nothing of use")
-        other.rename(file)
-        if how == "gone":
-            file.unlink()
-        with daemon.reader() as reader, daemon.producer() as producer:
-            producer.send(numbered(5, SIZE).tobytes())
-            np.testing.assert_array_equal(reader.frames(5, SIZE), 255 - numbered(5, SIZE))
-        assert daemon.status()["handovers"]["fault"] >= 1
-        code, answer = daemon.post("/v1/reload")
-        assert code == 400 and ("no frei0r filter 'own0r'" if how == "gone" else "'own0r' cannot be loaded") in answer["error"], answer
-
-
 # -- framectl try and stages --------------------------------------------------------------------------------------
 
 
@@ -474,7 +438,6 @@ def test_try_ends_with_a_stage_that_hangs(place):
 def test_stages_are_listed(place):
     said = framectl("stages").stdout.decode()
     assert "  blur  " in said and "  kernel  " in said
-    assert not FILTERS or "  cartoon  " in said and "  triplevel" in framectl("stages", "cartoon").stdout.decode()
     assert "sigma" in framectl("stages", "blur").stdout.decode()
     none = framectl("stages", "blurr")
     assert none.returncode == 64 and b"there is no stage 'blurr'" in none.stderr

@@ -101,7 +101,7 @@ static bool is_wanted(const struct options *options, const char *name) {
     }
   }
   /* `fault` kills the device, and is tested where that is expected; the others run what a user's file says. */
-  static const char *const left_out[] = {"fault", "model", "kernel", "library", "frei0r"};
+  static const char *const left_out[] = {"fault", "model", "kernel", "library"};
   for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++) {
     if (strcmp(name, left_out[i]) == 0) {
       return false;

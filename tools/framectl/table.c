@@ -128,11 +128,8 @@ const struct command commands[] = {
      "  install WHEEL...  the same from files that pip has downloaded elsewhere, without a network\n"
      "  remove            remove what was installed",
      command_models},
-    {"stages", "[STAGE]", 0, "list the stages and frei0r's filters, or what one takes",
-     "Lists the stages with a sentence each, and the filters of frei0r that are installed. With STAGE, a stage or a filter: "
-     "its\n"
-     "parameters.",
-     command_stages},
+    {"stages", "[STAGE]", 0, "list the stages, or the parameters of one",
+     "Lists the stages with a sentence each. With STAGE, its parameters.", command_stages},
     {"try", "STAGE...", TAKES(OPTION_INPUT) | TAKES(OPTION_OUTPUT) | TAKES(OPTION_FORMAT) | TAKES(OPTION_CPU),
      "put one frame through stages, without a daemon",
      "Runs a chain on one frame, on a GPU if there is one. STAGE is written as in the configuration: 'blur: {sigma: 3}'; "

@@ -69,10 +69,12 @@ static void rename_path(char *path, size_t size) {
   snprintf(path + length, size - length, "%s", copy + before);
 }
 
-void library_keep(struct kept_file *kept, const char *name, char *path, size_t size) {
+/* Keeps the file, and turns its path into a name to open it by: that of the library that was opened first, if another file has
+ * taken its place since. */
+static void keep(struct kept_file *kept, char *path, size_t size) {
   struct stat opened, there;
-  int first = kept_open(name, 0, NULL, 0), descriptor = first >= 0 ? first : kept_open(path, 0, NULL, 0);
-  bool is_kept = descriptor >= 0 && kept_hold(kept, name, descriptor);
+  int descriptor = kept_open(path, 0, NULL, 0);
+  bool is_kept = descriptor >= 0 && kept_hold(kept, path, descriptor);
   if (is_kept && fstat(descriptor, &opened) == 0 &&
       (stat(path, &there) != 0 || there.st_dev != opened.st_dev || there.st_ino != opened.st_ino)) {
     snprintf(path, size, "/proc/self/fd/%d", descriptor);
@@ -83,7 +85,7 @@ void library_keep(struct kept_file *kept, const char *name, char *path, size_t s
 static bool open_file(struct stage_plan *plan, struct library *library, const char *file, char problem[STAGE_TEXT]) {
   char path[4096];
   library_path(file, path, sizeof path);
-  library_keep(stage_file(plan), path, path, sizeof path);
+  keep(stage_file(plan), path, sizeof path);
   library->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library->handle) {
     return true;

@@ -26,8 +26,4 @@ void library_run(const struct library *library, const struct stage_call *call);
 /* A path that dlopen() takes for one, and never for a name to search for. */
 const char *library_path(const char *file, char *path, size_t size);
 
-/* Keeps the file, under that name, and makes of its path a name to open it by: that of the library that was opened at first,
- * should another one stand in its place by now. */
-void library_keep(struct kept_file *kept, const char *name, char *path, size_t size);
-
 #endif
