@@ -7,6 +7,7 @@
 
 #include "config/errors.h"
 #include "config/memory.h"
+#include "config/pattern.h"
 #include "config/reader.h"
 
 /* -- within one pipeline ----------------------------------------------------------------------------------------- */
@@ -121,6 +122,20 @@ static void check_json(struct reader *reader, const struct node *node, const str
   }
 }
 
+/* Segments whose names say nothing are never counted, finished or removed. */
+static void check_pattern(struct reader *reader, const struct config_pipeline *pipeline, const char *path,
+                          struct config_mark at) {
+  char problem[PATTERN_PROBLEM] = "";
+  struct pattern *pattern = memory_new(1, sizeof *pattern);
+  if (!pattern) {
+    errors_set_exhausted(reader->errors);
+  } else if (!pattern_read(path, pattern, problem)) {
+    config_errors_add(reader->errors, at, "write for example %Y%m%d-%H%M%S",
+                      "the segments of pipeline '%s' could not be found again by their names: %s", pipeline->name, problem);
+  }
+  free(pattern);
+}
+
 /* Each segment needs a name of its own, and what they may take together has room for two. */
 static void check_segments(struct reader *reader, const struct config_pipeline *pipeline, const struct config_rotate *rotate,
                            const char *path, struct config_mark at, struct config_mark path_at) {
@@ -132,6 +147,8 @@ static void check_segments(struct reader *reader, const struct config_pipeline *
   if (rotates && !strchr(path, '%')) {
     config_errors_add(reader->errors, path_at, "write for example cam0-%Y%m%d-%H%M%S.y4m",
                       "the segments of pipeline '%s' need names of their own, with the time in them", pipeline->name);
+  } else if (rotates) {
+    check_pattern(reader, pipeline, path, path_at);
   }
   if (rotate->most > 0 && rotate->size > rotate->most / 2) {
     config_errors_add(reader->errors, at, "make 'most' at least twice as large as 'size'",
@@ -184,6 +201,7 @@ bool validate_pipeline(struct reader *reader, const struct node *node, const str
 struct claim {
   const char *path;            /* without "./" and doubled slashes */
   const char *user, *pipeline; /* "source" of pipeline "cam0" */
+  bool writes, varies;         /* it makes files there, whose names have the time in them */
   struct config_mark at;
 };
 
@@ -247,12 +265,18 @@ static bool claim_pipeline(struct reader *reader, struct claims *claims, const s
   const struct config_sink *sink = &pipeline->sink;
   struct claim in = {.path = source->path, .user = "source", .pipeline = pipeline->name, .at = source->path_at};
   struct claim out = {.path = sink->path, .user = "sink", .pipeline = pipeline->name, .at = sink->path_at};
+  out.writes = sink->endpoint == CONFIG_FILE;
+  out.varies = sink->rotate.every_ns > 0 || sink->rotate.size > 0;
   in.path = is_standard(in.path) ? "/dev/stdin" : in.path;
   bool one_reader = source->endpoint == CONFIG_SOCKET || is_standard(source->path) || reads_own_results(pipeline);
   bool one_writer = sink->endpoint == CONFIG_SOCKET || (sink->endpoint == CONFIG_FILE && is_exclusive_file(sink->path));
   out.path = one_writer && is_standard(out.path) ? "/dev/stdout" : out.path;
-  struct claim record = {
-      .path = pipeline->record.file, .user = "recording", .pipeline = pipeline->name, .at = pipeline->record.file_at};
+  struct claim record = {.path = pipeline->record.file,
+                         .user = "recording",
+                         .pipeline = pipeline->name,
+                         .at = pipeline->record.file_at,
+                         .writes = true,
+                         .varies = true};
   return (!one_reader || claim(reader, claims, &in)) && (!one_writer || claim(reader, claims, &out)) &&
          (!record.path || claim(reader, claims, &record));
 }
@@ -301,6 +325,41 @@ static void check_claims(struct reader *reader, const struct claims *claims) {
   free(sorted);
 }
 
+/* Whether segments of the first one could get a name of the other one. */
+static bool could_meet(const struct claim *first, const struct claim *second, struct pattern patterns[2]) {
+  char problem[PATTERN_PROBLEM];
+  if (!pattern_read(first->path, &patterns[0], problem) ||
+      (second->varies && !pattern_read(second->path, &patterns[1], problem))) {
+    return false; /* which has its own error */
+  }
+  const struct pattern_part one = pattern_whole(&patterns[0]), other = pattern_whole(&patterns[1]);
+  return second->varies ? pattern_meets(&one, &other) : pattern_takes(&one, second->path, strlen(second->path));
+}
+
+/* Each would take the other one's segments for its own at a glance, and a name that is taken costs the next one a number. */
+static void check_names(struct reader *reader, const struct claims *claims) {
+  struct pattern *patterns = memory_new(2, sizeof *patterns);
+  if (!patterns) {
+    errors_set_exhausted(reader->errors);
+    return;
+  }
+  for (size_t i = 0; i < claims->count; i++) {
+    for (size_t j = i + 1; j < claims->count; j++) {
+      const struct claim *first = &claims->list[i], *second = &claims->list[j];
+      const struct claim *varying = first->varies ? first : second, *other = first->varies ? second : first;
+      bool may = first->writes && second->writes && varying->varies && strcmp(first->path, second->path) != 0;
+      if (may && could_meet(varying, other, patterns)) {
+        char remedy[READER_WHERE];
+        snprintf(remedy, sizeof remedy, "begin its name with '%.60s-', or give it a folder of its own", second->pipeline);
+        config_errors_add(reader->errors, second->at, remedy,
+                          "the %s of pipeline '%s' could make files with names of the %s of pipeline '%s'", second->user,
+                          second->pipeline, first->user, first->pipeline);
+      }
+    }
+  }
+  free(patterns);
+}
+
 /* An empty file is more often a mistake than a wish to stop everything. */
 static void check_pipelines(struct reader *reader) {
   if (!reader->saw_pipelines && config_errors_count(reader->errors) == 0) {
@@ -347,6 +406,7 @@ void validate_config(struct reader *reader) {
   struct claims claims = {0};
   if (claim_all(reader, &claims)) {
     check_claims(reader, &claims);
+    check_names(reader, &claims);
   }
   for (size_t i = 0; i < claims.count; i++) {
     free((char *)claims.list[i].path);
