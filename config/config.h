@@ -176,9 +176,15 @@ struct config_stage {
   } values[CONFIG_MAX_PARAMETERS];
 };
 
+/* What a full disk means for segments; auto is REMOVE_OLDEST where there is `keep` or `most`, else STOP. */
+enum config_full { CONFIG_FULL_AUTO, CONFIG_FULL_REMOVE_OLDEST, CONFIG_FULL_STOP };
+
+enum { CONFIG_DEFAULT_MOST = 80 }; /* percent of the file system, without `keep` and `most` */
+
 struct config_rotate {    /* 0: never, no limit */
   int64_t every_ns, size; /* when the next segment begins */
   int64_t keep_ns, most;  /* how long finished ones stay, and how many bytes all may take */
+  enum config_full full;
 };
 
 struct config_sink {
@@ -350,6 +356,7 @@ extern const char *const config_overload_names[];
 extern const char *const config_sink_overload_names[];
 extern const char *const config_record_protocol_names[];
 extern const char *const config_record_when_names[];
+extern const char *const config_full_names[];
 extern const char *const config_log_level_names[];
 
 #endif

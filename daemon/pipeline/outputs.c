@@ -296,9 +296,11 @@ void outputs_on_event(struct outputs *outputs, const struct sink_event *event) {
   case SINK_FAILED:
     trouble_note(&outputs->trouble, clock_now(), remedy_of(event->error), "cannot write to '%s': %s", path, event->text);
     log_event(LOG_SINK_FAILED, name, "cannot write to '%s': %s; results are lost until there is room", path, event->text);
+    outputs_note_full(outputs, retention_is_full(event->error));
     break;
   case SINK_RECOVERED:
     trouble_mend(&outputs->trouble);
+    outputs_note_full(outputs, false);
     log_event(LOG_SINK_RECOVERED, name, "'%s' can be written again, %" PRIu64 " results were lost", path, event->missed);
     break;
   case SINK_STOPPED:

@@ -41,10 +41,11 @@ static bool open_file(const struct outputs *outputs, struct segment_files *files
   return is_fit;
 }
 
-static int64_t files_now(void) {
+static struct segment_times times_now(void) {
   struct timespec real;
+  const int64_t now = clock_now();
   clock_gettime(CLOCK_REALTIME, &real);
-  return (int64_t)real.tv_sec * NS_PER_S + real.tv_nsec;
+  return (struct segment_times){.began = now, .shift = (int64_t)real.tv_sec * NS_PER_S + real.tv_nsec - now};
 }
 
 /* [set-up thread] Begins a segment. */
@@ -55,7 +56,7 @@ static bool outputs_open_segment(struct outputs *outputs, struct failure *failur
   }
   outputs->endpoint = (struct endpoint){.fd = files.data, .kind = ENDPOINT_FILE};
   outputs->file.index = files.index;
-  outputs->file.began = files_now();
+  outputs->file.times = times_now();
   return true;
 }
 
@@ -160,7 +161,7 @@ struct segment_end {
   struct segment_end *next;
   struct outputs *outputs;
   struct segment_files files; /* none: only those that a process before this one left */
-  bool worked;
+  bool worked, is_full;
   struct failure failure;
 };
 
@@ -170,7 +171,7 @@ static void run_end(void *context) {
   struct segment_end *end = context;
   end->worked = end->files.data < 0 || segments_end(&end->files, &end->failure);
   segments_drop(&end->files);
-  segments_sweep(end->outputs->config);
+  segments_sweep(end->outputs->config, &end->outputs->file.retention, end->is_full);
 }
 
 static void on_end(void *context) {
@@ -189,13 +190,13 @@ static void on_end(void *context) {
 }
 
 /* Without memory for that the next start does it. */
-static void add_end(struct outputs *outputs, struct segment_files files) {
+static void add_end(struct outputs *outputs, struct segment_files files, bool is_full) {
   struct segment_end *end = calloc(1, sizeof *end), **last = &outputs->file.ends;
   if (!end) {
     segments_drop(&files);
     return;
   }
-  *end = (struct segment_end){.outputs = outputs, .files = files};
+  *end = (struct segment_end){.outputs = outputs, .files = files, .is_full = is_full};
   while (*last) {
     last = &(*last)->next;
   }
@@ -207,8 +208,22 @@ static void add_end(struct outputs *outputs, struct segment_files files) {
 
 void outputs_sweep(struct outputs *outputs) {
   if (sink_rotates(&outputs->config->sink)) {
-    add_end(outputs, SEGMENT_FILES_NONE);
+    add_end(outputs, SEGMENT_FILES_NONE, false);
   }
+}
+
+/* Results are lost meanwhile, so this is not put off until a segment ends. */
+static void make_room(struct outputs *outputs) {
+  const struct config_sink *sink = &outputs->config->sink;
+  if (outputs->file.is_full && sink_rotates(sink) && retention_makes_room(&sink->rotate) && !outputs->file.ends &&
+      !outputs->file.stop_wanted) {
+    add_end(outputs, SEGMENT_FILES_NONE, true);
+  }
+}
+
+void outputs_note_full(struct outputs *outputs, bool is_full) {
+  outputs->file.is_full = is_full;
+  make_room(outputs);
 }
 
 static void end_at_once(const struct outputs *outputs, struct segment_files *files) {
@@ -235,11 +250,10 @@ static void take_next(struct outputs *outputs) {
   outputs->endpoint.fd = outputs->file.next.data;
   outputs->file.index = outputs->file.next.index;
   outputs->file.count = 0;
-  outputs->file.began = files_now();
-  outputs->file.hold_ns = 0;
+  outputs->file.times = times_now();
   outputs->file.next = SEGMENT_FILES_NONE;
   if (before.index >= 0) {
-    add_end(outputs, before);
+    add_end(outputs, before, false);
   } else {
     segments_drop(&before);
   }
@@ -254,8 +268,8 @@ static void take_next(struct outputs *outputs) {
 /* The same file again. */
 static void take_again(struct outputs *outputs, int64_t hold_ns) {
   struct failure failure;
-  outputs->file.hold_ns = hold_ns;
-  outputs->file.began = 0; /* it is over as soon as it may */
+  outputs->file.times.hold_ns = hold_ns;
+  outputs->file.times.began = 0;
   if (!outputs_attach_file(outputs, &failure)) {
     outputs->ended = true;
     trouble_note(&outputs->trouble, clock_now(), "restart the daemon", "%s", failure.text);
@@ -381,6 +395,7 @@ static void on_look(void *context) {
 
 void outputs_look(struct outputs *outputs) {
   struct file_work *file = &outputs->file;
+  make_room(outputs);
   if (file->fd >= 0 && !file->busy && file->next.data < 0 && !file->stop_wanted) {
     file->busy = true;
     file->looks_at = file->fd;

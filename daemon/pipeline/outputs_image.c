@@ -107,27 +107,27 @@ static bool bring_rooms(struct outputs *outputs) {
 /* -- segments ----------------------------------------------------------------------------------------------------------- */
 
 /* [set-up thread] What belongs to a segment of the process before. */
-static void find_index(struct outputs *outputs) {
-  struct segment_head head;
+static void find_index(struct outputs *outputs, const struct outputs *left) {
+  struct segment_index reading;
+  struct stat status;
   struct reader *reader = outputs->sink->continuing;
   int fd = reader ? reader->fd : outputs->endpoint.fd;
   int index = sink_rotates(&outputs->config->sink) && fd >= 0 ? segments_find_index(fd) : -1;
   if (index < 0) {
     return;
   }
-  if (!segment_read_head(index, &head)) {
+  if (fstat(fd, &status) != 0 || !segment_index_open(&reading, index, status.st_size)) {
     close(index);
     return;
   }
-  struct stat status;
-  int64_t end, size = fstat(fd, &status) == 0 ? status.st_size : 0;
-  uint64_t count = segment_count(index, &head, size, &end);
   if (reader) {
-    reader_keep_index(reader, index, count, head.began, 0);
+    reader->index = index;
+    reader->count = reading.count;
   } else {
     outputs->file.index = index;
-    outputs->file.count = count;
-    outputs->file.began = head.began;
+    outputs->file.count = reading.count;
+    outputs->file.times = (struct segment_times){.began = image_is_time(left->file.times.began) ? left->file.times.began : 0,
+                                                 .shift = image_is_shift(left->file.times.shift) ? left->file.times.shift : 0};
   }
 }
 
@@ -168,7 +168,10 @@ bool outputs_adopt(struct outputs *outputs, const struct outputs *address, sink_
   }
   bool sound = sink && sink_adopt(outputs->sink, sink, flow, context) && adopt_readers(outputs, left->places, flow, context) &&
                bring_rooms(outputs);
-  find_index(outputs);
+  if (sound) {
+    find_index(outputs, left);
+    outputs->file.retention = retention_is_sound(&left->file.retention) ? left->file.retention : (struct retention){0};
+  }
   return (sound && adopt_ends(outputs, left, failure)) ||
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the readers of '%s' makes no sense",
                      outputs->config->name);

@@ -122,7 +122,7 @@ bool outputs_attach(struct outputs *outputs, const struct client *client, const 
     return false;
   }
   if (outputs->file.index >= 0) {
-    reader_keep_index(place->reader, outputs->file.index, outputs->file.count, outputs->file.began, outputs->file.hold_ns);
+    reader_keep_index(place->reader, outputs->file.index, outputs->file.count, &outputs->file.times);
   }
   place->pid = client->pid;
   place->uid = client->uid;

@@ -183,8 +183,9 @@ struct outputs {
   struct file_work {                        /* of a regular file: see outputs_files.c */
     int index;                              /* beside what `endpoint` has: the index of a segment, */
     uint64_t count;                         /* entries in it, */
-    int64_t began;                          /* when it began, in ns since 1970, */
-    int64_t hold_ns;                        /* and how long it goes on in any case */
+    struct segment_times times;             /* and when that began */
+    struct retention retention;             /* for the worker that removes old ones */
+    bool is_full;                           /* its disk is */
     int fd, looks_at;                       /* what the sink has; -1: nothing; and what a worker looks at */
     int64_t seen;                           /* its size at the last look */
     struct segment_end *ends;               /* segments that are being finished */
@@ -213,6 +214,8 @@ bool outputs_on_file_back(struct outputs *outputs, const struct sink_event *even
 void outputs_end_file(struct outputs *outputs);
 /* Finishes segments that a process before this one left. */
 void outputs_sweep(struct outputs *outputs);
+/* The disk has refused a result, or takes them again. Old segments make room as long as it is full, if they may. */
+void outputs_note_full(struct outputs *outputs, bool is_full);
 /* Whether what is wrong with the file is not over when a result gets through. */
 bool outputs_trouble_lasts(const struct outputs *outputs);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "daemon/base/formats.h"
@@ -220,6 +221,32 @@ static void print_lock_limit(FILE *out, const struct config *config, size_t pinn
           text_of_bytes(limit.rlim_cur, text));
 }
 
+/* Bytes of the file system on which a file with such a name will be; 0: not known. */
+static size_t disk_of(const char *name) {
+  char path[PATH_MAX];
+  struct statvfs disk;
+  snprintf(path, sizeof path, "%s%.*s", name[0] == '/' ? "" : "./", (int)strcspn(name, "%"), name);
+  bool is_known = false;
+  for (char *slash; !is_known && (slash = strrchr(path, '/'));) {
+    slash[slash == path] = '\0';
+    is_known = statvfs(path, &disk) == 0;
+  }
+  return is_known ? (size_t)disk.f_blocks * (size_t)disk.f_frsize : 0;
+}
+
+static void print_bound(FILE *out, const struct config_pipeline *pipeline, const char *path,
+                        const struct config_rotate *rotate) {
+  char text[BYTES_TEXT];
+  bool is_bounded = rotate->keep_ns > 0 || rotate->most > 0 || rotate->full == CONFIG_FULL_STOP;
+  if (path && (rotate->every_ns > 0 || rotate->size > 0) && !is_bounded) {
+    fprintf(
+        out,
+        "note: pipeline '%s' has no `keep` and no `most` for '%s': it takes at most %d %% of the file system (%s), and then "
+        "removes the oldest segments; `full: stop` keeps them all\n",
+        pipeline->name, path, CONFIG_DEFAULT_MOST, text_of_bytes(disk_of(path) / 100 * CONFIG_DEFAULT_MOST, text));
+  }
+}
+
 void footprint_print(FILE *out, const char *path, const struct config *config) {
   fprintf(out, "%s: configuration is valid\n\n%-16s %-22s %-22s %5s %7s %11s %11s %12s\n", path, "PIPELINE", "INPUT", "OUTPUT",
           "SLOTS", "CLIENTS", "PINNED HOST", "DEVICE", "SLOW READERS");
@@ -240,5 +267,10 @@ void footprint_print(FILE *out, const char *path, const struct config *config) {
   fprintf(out, "%-16s %-22s %-22s %5s %7s %11s %11s %12s\n", "together", "", "", "", "", text_of_bytes(pinned, pinned_text),
           text_of_bytes(device, device_text), text_of_bytes(readers, readers_text));
   models_print(out, config);
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    const struct config_pipeline *pipeline = &config->pipelines[i];
+    print_bound(out, pipeline, pipeline->sink.path, &pipeline->sink.rotate);
+    print_bound(out, pipeline, pipeline->record.file, &pipeline->record.rotate);
+  }
   print_lock_limit(out, config, pinned);
 }

@@ -29,7 +29,7 @@ struct replay {
   const char *path;
   char pipeline[SEGMENT_OWNER];
   int data, index;
-  struct segment_head head;
+  struct segment_index reading;
   uint64_t count, differing, come, gone;
   size_t payload;
   struct side before, after;
@@ -38,31 +38,43 @@ struct replay {
 
 /* -- the recording ----------------------------------------------------------------------------------------------------- */
 
+/* Who wrote an index stands there as text, which may be anything. */
+static bool is_name(const char *text, size_t length) {
+  return length > 0 && strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") >= length;
+}
+
+static int open_file(const char *path, const char *suffix) {
+  struct folder_entry entry;
+  int fd = folder_find(path, false, &entry) ? folder_open_file(&entry, suffix, O_RDONLY) : -1;
+  folder_leave(&entry);
+  return fd;
+}
+
 static bool open_recording(struct replay *replay, struct failure *failure) {
   static const char input[] = " input";
-  char path[PATH_MAX + sizeof SEGMENT_INDEX];
-  struct segment_head *head = &replay->head;
+  struct segment_head *head = &replay->reading.head;
   struct stat status;
-  int64_t end;
-  snprintf(path, sizeof path, "%s%s", replay->path, SEGMENT_INDEX);
-  replay->data = open(replay->path, O_RDONLY | O_CLOEXEC);
-  replay->index = open(path, O_RDONLY | O_CLOEXEC);
-  if (replay->data < 0 || replay->index < 0 || fstat(replay->data, &status) != 0 || !segment_read_head(replay->index, head)) {
+  replay->data = open_file(replay->path, "");
+  replay->index = open_file(replay->path, SEGMENT_INDEX);
+  bool is_read = replay->data >= 0 && replay->index >= 0 && fstat(replay->data, &status) == 0 &&
+                 segment_index_open(&replay->reading, replay->index, status.st_size);
+  size_t length = is_read ? strnlen(head->owner, sizeof head->owner - 1) : 0, suffix = sizeof input - 1;
+  bool is_input = length > suffix && memcmp(head->owner + length - suffix, input, suffix) == 0;
+  length -= is_input ? suffix : 0;
+  if (!is_read || !is_name(head->owner, length)) {
     return failure_set(failure, EXIT_STATUS_USAGE, "name a finished segment of `record`; framectl repair finishes one",
                        "'%s' is no recording with an index beside it", replay->path);
   }
-  size_t length = strnlen(head->owner, sizeof head->owner - 1), suffix = sizeof input - 1;
-  bool is_input = length > suffix && memcmp(head->owner + length - suffix, input, suffix) == 0;
-  snprintf(replay->pipeline, sizeof replay->pipeline, "%.*s", (int)(is_input ? length - suffix : length), head->owner);
+  snprintf(replay->pipeline, sizeof replay->pipeline, "%.*s", (int)length, head->owner);
   replay->payload = head->payload;
-  replay->count = segment_count(replay->index, &replay->head, status.st_size, &end);
+  replay->count = replay->reading.count;
   return is_input ||
          failure_set(failure, EXIT_STATUS_USAGE, "name a segment of `record`",
                      "'%s' has results of pipeline '%s', and no frames that came in", replay->path, replay->pipeline);
 }
 
-static bool read_recorded(const struct replay *replay, uint64_t number, struct segment_entry *entry, struct failure *failure) {
-  if (!segment_read_entry(replay->index, &replay->head, number, entry) || entry->bytes < replay->payload) {
+static bool read_recorded(struct replay *replay, uint64_t number, struct segment_entry *entry, struct failure *failure) {
+  if (!segment_index_read(&replay->reading, number, entry)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the index of '%s' is damaged", replay->path);
   }
   off_t at = (off_t)(entry->offset + entry->bytes - replay->payload);

@@ -14,6 +14,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/server/private.h"
+#include "daemon/source/source.h"
 #include "daemon/state/image.h"
 
 static const int wanted[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
@@ -64,6 +65,7 @@ static void signals_act(struct server *server, int number) {
     dump_state(server);
     break;
   default:
+    source_stop_loading();
     server->report(server, SERVER_STOP, &(struct server_cause){.why = number == SIGTERM ? "SIGTERM" : "SIGINT"});
     break;
   }

@@ -185,7 +185,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   session->source.timeout_ns = setup->config->source.endpoint == CONFIG_SOCKET ? setup->config->source.timeout_ns : 0;
   session->source.rate = setup->config->source.rate;
   session->source.loop = setup->config->source.loop;
-  if (!source_load_recording(&session->source, &setup->config->source, failure)) {
+  if (!source_load_recording(&session->source, &setup->config->source, setup->config->name, failure)) {
     return setup->left ? NULL : session_free(session);
   }
   session->account.now.waiting = WAITING_FOR_PRODUCER;

@@ -260,6 +260,8 @@ struct reader *reader_adopt_file(struct sink *sink, const struct reader *left, i
     return NULL;
   }
   take_counts(reader, left);
+  reader->until = image_is_time(left->until) ? left->until : 0;
+  reader->shift = image_is_shift(left->shift) ? left->shift : 0;
   sink->placed = sink->placed && (!S_ISREG(status.st_mode) || status.st_size >= sink->position);
   reader->continues = sink->placed;
   if (sink->placed && S_ISREG(status.st_mode) && status.st_size > sink->position) {

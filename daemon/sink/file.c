@@ -116,21 +116,21 @@ static bool is_over(struct sink *sink, int64_t now) {
   return is_full || (reader->until > 0 && now >= reader->until);
 }
 
-/* CLOCK_REALTIME, so that recordings of several machines can be compared. */
+/* Times are of CLOCK_REALTIME, so that recordings of several machines can be compared. A deadline that is further away than any
+ * time that fits there is none. */
 static void set_entry(struct sink *sink, size_t header_bytes) {
   struct reader *reader = sink->readers;
   const struct result *result = sink_result(sink, sink->first);
   const struct frame *frame = &result->slot->frame;
-  struct timespec real;
-  clock_gettime(CLOCK_REALTIME, &real);
-  int64_t shift = (int64_t)real.tv_sec * NS_PER_S + real.tv_nsec - clock_now();
+  const int64_t shift = reader->shift;
+  const bool has_deadline = frame->deadline != 0 && image_is_time(frame->deadline);
   reader->entry = (struct segment_entry){.offset = (uint64_t)sink->position + header_bytes,
                                          .bytes = result_file_bytes(sink),
                                          .sequence = frame->sequence,
                                          .tag = frame->tag,
                                          .stamp = frame->began + shift,
                                          .came = frame->complete + shift,
-                                         .deadline = frame->deadline != 0 ? frame->deadline + shift : 0,
+                                         .deadline = has_deadline ? frame->deadline + shift : 0,
                                          .flags = frame->restart ? SEGMENT_RESTART : 0,
                                          .epoch = frame->epoch};
 }

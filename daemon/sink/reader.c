@@ -62,15 +62,13 @@ void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *misse
   *missed = atomic_load_explicit(&reader->missed, memory_order_relaxed);
 }
 
-void reader_keep_index(struct reader *reader, int index, uint64_t count, int64_t began, int64_t hold_ns) {
-  struct timespec real;
-  int64_t now = clock_now();
-  clock_gettime(CLOCK_REALTIME, &real);
-  int64_t age = (int64_t)real.tv_sec * NS_PER_S + real.tv_nsec - began;
+void reader_keep_index(struct reader *reader, int index, uint64_t count, const struct segment_times *times) {
+  const int64_t now = clock_now(), every = reader->sink->every_ns;
   reader->index = index;
   reader->count = count;
-  reader->hold = now + hold_ns;
-  reader->until = reader->sink->every_ns > 0 ? now - age + reader->sink->every_ns : 0;
+  reader->hold = now + times->hold_ns;
+  reader->until = every == 0 ? 0 : times->began == 0 ? now : times->began + every;
+  reader->shift = times->shift;
 }
 
 int reader_index(const struct reader *reader, uint64_t *count) {

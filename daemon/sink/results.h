@@ -92,6 +92,7 @@ struct reader {
   uint64_t count; /* entries before it */
   int64_t until;  /* when the segment is over; 0: never */
   int64_t hold;   /* until when it is not over whatever it has: the next one could not begin */
+  int64_t shift;  /* from CLOCK_MONOTONIC to the times in the index */
   struct segment_entry entry;
   /* polled: all but a file */
   uv_poll_t poll;

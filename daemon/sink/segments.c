@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/measure/clock.h"
+#include "daemon/sink/listing.h"
 
 enum { MOST_NAMESAKES = 10000 };
 
@@ -26,19 +26,6 @@ void segments_drop(struct segment_files *files) {
   *files = SEGMENT_FILES_NONE;
 }
 
-/* The pipeline that wrote a segment: only that one finishes and removes it. */
-static void owner_of(const struct config_pipeline *config, char owner[SEGMENT_OWNER]) {
-  memset(owner, 0, SEGMENT_OWNER);
-  snprintf(owner, SEGMENT_OWNER, "%s%s", config->name, config->sink.records ? " input" : "");
-}
-
-static bool is_own(const struct config_pipeline *config, int index) {
-  char owner[SEGMENT_OWNER];
-  struct segment_head head;
-  owner_of(config, owner);
-  return index >= 0 && segment_read_head(index, &head) && memcmp(owner, head.owner, sizeof owner) == 0;
-}
-
 /* -- names ------------------------------------------------------------------------------------------------------------- */
 
 /* Where the extension of the last part of a path begins, or its end. */
@@ -49,54 +36,16 @@ static const char *extension_of(const char *path) {
   return dot && dot > name ? dot : path + strlen(path);
 }
 
-/* "out-%H%M.y4m" as glob() takes it: any text for each conversion, and before the extension, where a number may stand. */
-static void pattern_of(const char *name, char pattern[2 * PATH_MAX]) {
-  const char *extension = extension_of(name);
-  char *to = pattern;
-  for (const char *at = name; *at && to < pattern + 2 * PATH_MAX - 16; at++) {
-    if (at == extension) {
-      *to++ = '*';
-    }
-    if (*at == '%' && at[1] == '%') {
-      *to++ = *at++;
-    } else if (*at == '%') {
-      at += 1 + strspn(at + 1, "_-0^#EO123456789");
-      *to++ = '*';
-      at -= *at == '\0';
-    } else {
-      if (strchr("*?[\\", *at)) {
-        *to++ = '\\';
-      }
-      *to++ = *at;
-    }
-  }
-  memcpy(to, *extension ? "" : "*", *extension ? 1 : 2);
-}
-
-static bool make_folders(char *path) {
-  for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-    *slash = '\0';
-    bool is_there = mkdir(path, 0777) == 0 || errno == EEXIST;
-    *slash = '/';
-    if (!is_there) {
-      return false;
-    }
-  }
-  return true;
-}
-
 /* -- a new one ----------------------------------------------------------------------------------------------------------- */
 
 /* Or was a moment ago, and its index is about to go. */
-static bool is_taken(const char *name) {
-  char index[PATH_MAX + sizeof SEGMENT_INDEX];
+static bool is_taken(const struct folder_entry *name) {
   struct stat there;
-  snprintf(index, sizeof index, "%s%s", name, SEGMENT_INDEX);
-  return lstat(name, &there) == 0 || lstat(index, &there) == 0;
+  return folder_look(name, "", &there) || folder_look(name, SEGMENT_INDEX, &there);
 }
 
 /* What a sweep took for left behind before it was locked has no name any more, and is made under another one. */
-static bool open_data(const char *part, struct segment_files *files) {
+static bool open_data(const struct folder_entry *part, struct segment_files *files) {
   struct stat made;
   files->data = segment_open_part(part, O_RDWR | O_CREAT | O_EXCL);
   bool is_swept = files->data < 0 ? errno == EWOULDBLOCK : fstat(files->data, &made) == 0 && made.st_nlink == 0;
@@ -107,28 +56,6 @@ static bool open_data(const char *part, struct segment_files *files) {
   return files->data >= 0;
 }
 
-/* The n-th name that this time has. */
-static bool open_name(const char *path, unsigned number, struct segment_files *files) {
-  char name[PATH_MAX], part[PATH_MAX + 32], suffix[16] = "";
-  const char *extension = extension_of(path);
-  if (number > 0) {
-    snprintf(suffix, sizeof suffix, "-%u", number);
-  }
-  snprintf(name, sizeof name, "%.*s%s%s", (int)(extension - path), path, suffix, extension);
-  snprintf(part, sizeof part, "%s%s", name, SEGMENT_PART);
-  if (!open_data(part, files)) {
-    return false;
-  }
-  if (is_taken(name)) { /* looked at last, since another one may just have got that name */
-    unlink(part);
-    segments_drop(files);
-    errno = EEXIST;
-    return false;
-  }
-  files->index = segment_open_index(part, O_RDWR | O_CREAT | O_TRUNC);
-  return files->index >= 0;
-}
-
 static bool write_head(const struct config_pipeline *config, uint64_t payload, int index) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
@@ -137,35 +64,98 @@ static bool write_head(const struct config_pipeline *config, uint64_t payload, i
                               .entry_bytes = sizeof(struct segment_entry),
                               .began = (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec,
                               .payload = payload};
-  owner_of(config, head.owner);
+  listing_owner(config, head.owner);
   ssize_t written = pwrite(index, &head, sizeof head, 0);
   errno = written >= 0 ? ENOSPC : errno;
   return written == (ssize_t)sizeof head;
 }
 
+/* Makes the files in a folder that is open. An index that is there without its data was left by a kill. */
+static bool make_files(const struct config_pipeline *config, const struct folder_entry *name, const struct folder_entry *part,
+                       uint64_t payload, struct segment_files *files) {
+  if (!open_data(part, files)) {
+    return false;
+  }
+  bool is_made = false, is_there = is_taken(name); /* looked at last, since another one may just have got that name */
+  if (!is_there) {
+    folder_remove(part, SEGMENT_INDEX);
+    files->index = folder_open_file(part, SEGMENT_INDEX, O_RDWR | O_CREAT | O_EXCL);
+    is_made = files->index >= 0 && write_head(config, payload, files->index);
+  }
+  if (!is_made) {
+    int error = is_there ? EEXIST : errno == EEXIST ? EACCES /* it cannot be removed */ : errno;
+    segment_remove(part);
+    segments_drop(files);
+    errno = error;
+  }
+  return is_made;
+}
+
+/* The n-th name that this time has. */
+static bool open_name(const struct config_pipeline *config, const char *path, unsigned number, uint64_t payload,
+                      struct segment_files *files) {
+  char name[PATH_MAX], part[PATH_MAX + sizeof SEGMENT_PART], suffix[16] = "";
+  const char *extension = extension_of(path);
+  struct folder_entry entry;
+  if (number > 0) {
+    snprintf(suffix, sizeof suffix, "-%u", number);
+  }
+  snprintf(name, sizeof name, "%.*s%s%s", (int)(extension - path), path, suffix, extension);
+  snprintf(part, sizeof part, "%s%s", name, SEGMENT_PART);
+  if (!folder_find(part, true, &entry)) {
+    return false;
+  }
+  const struct folder_entry final = folder_sibling(&entry, name, name + (entry.name - part));
+  bool is_made = make_files(config, &final, &entry, payload, files);
+  int error = errno;
+  folder_leave(&entry);
+  errno = error;
+  return is_made;
+}
+
+static bool open_next(const struct config_pipeline *config, const char *path, uint64_t payload, struct segment_files *files) {
+  unsigned number = 0;
+  while (!open_name(config, path, number, payload, files)) {
+    if (errno != EEXIST || number++ == MOST_NAMESAKES) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Where the disk is full the oldest go, one by one, until there is room for this one. */
+static bool open_with_room(const struct config_pipeline *config, const char *path, uint64_t payload,
+                           struct segment_files *files) {
+  struct retention retention = {0};
+  while (!open_next(config, path, payload, files)) {
+    int error = errno;
+    bool is_full = retention_is_full(error) && retention_makes_room(&config->sink.rotate);
+    if (!is_full || retention_apply(config, &retention, true) == 0) {
+      errno = error;
+      return false;
+    }
+  }
+  return true;
+}
+
 bool segments_begin(const struct config_pipeline *config, uint64_t payload, struct segment_files *files,
                     struct failure *failure) {
   char path[PATH_MAX] = "";
-  *files = SEGMENT_FILES_NONE;
-  errno = ENAMETOOLONG;
   const time_t now = time(NULL);
   struct tm local;
-  bool is_open =
-      localtime_r(&now, &local) && strftime(path, sizeof path - 64, config->sink.path, &local) > 0 && make_folders(path);
-  for (unsigned number = 0; is_open && files->data < 0; number++) {
-    if (!open_name(path, number, files) && (files->data >= 0 || errno != EEXIST || number == MOST_NAMESAKES)) {
-      is_open = false;
-    }
-  }
-  if (is_open && write_head(config, payload, files->index)) {
+  *files = SEGMENT_FILES_NONE;
+  errno = ENAMETOOLONG;
+  if (localtime_r(&now, &local) && strftime(path, sizeof path - 64, config->sink.path, &local) > 0 &&
+      open_with_room(config, path, payload, files)) {
     return true;
   }
   int error = errno;
   bool is_access = error == EACCES || error == EPERM || error == EROFS;
-  segments_drop(files);
   return failure_set(failure, EXIT_STATUS_CONFIG,
-                     is_access ? "give the daemon's user access to it (under systemd also ReadWritePaths=)" : NULL,
-                     "cannot begin the segment '%s': %s", path[0] ? path : config->sink.path, strerror(error));
+                     is_access        ? "give the daemon's user access to it (under systemd also ReadWritePaths=)"
+                     : error == ELOOP ? "name a folder that only root or the daemon's user may replace"
+                                      : NULL,
+                     "cannot begin the segment '%s': %s", path[0] ? path : config->sink.path, folder_problem(error));
 }
 
 /* -- the end of one ---------------------------------------------------------------------------------------------------- */
@@ -180,110 +170,53 @@ static bool path_of(int fd, char path[PATH_MAX]) {
   return length > 0 && fstat(fd, &status) == 0 && status.st_nlink > 0;
 }
 
+/* Where the open file is. The folder that its path leads to must have it, whatever somebody has moved meanwhile. */
+static bool find_part(int data, char path[PATH_MAX], struct folder_entry *part) {
+  struct stat open_one, named;
+  *part = FOLDER_ENTRY_NONE;
+  return path_of(data, path) && folder_find(path, false, part) && fstat(data, &open_one) == 0 &&
+         folder_look(part, "", &named) && open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+}
+
 int segments_find_index(int data) {
-  char part[PATH_MAX];
-  return path_of(data, part) ? segment_open_index(part, O_RDWR) : -1;
+  char path[PATH_MAX];
+  struct folder_entry part;
+  int index = find_part(data, path, &part) ? segment_open_index(&part, O_RDWR) : -1;
+  folder_leave(&part);
+  return index;
 }
 
 bool segments_end(const struct segment_files *files, struct failure *failure) {
-  char part[PATH_MAX], problem[SEGMENT_PROBLEM];
+  static const char remedy[] = "framectl repair finishes it once its disk lets it";
+  char path[PATH_MAX], problem[SEGMENT_PROBLEM];
   struct segment_closed closed;
-  return !path_of(files->data, part) || /* nobody wants it any more */
-         segment_close(part, files->data, files->index, &closed, problem) ||
-         failure_set(failure, EXIT_STATUS_INTERNAL, "framectl repair finishes it once its disk lets it", "%s", problem);
-}
-
-/* -- too old, too many ------------------------------------------------------------------------------------------------- */
-
-struct finished {
-  const char *path;
-  struct timespec at;
-  int64_t bytes;
-};
-
-static int compare_ages(const void *left, const void *right) {
-  const struct finished *a = left, *b = right;
-  int64_t seconds = a->at.tv_sec - b->at.tv_sec, rest = a->at.tv_nsec - b->at.tv_nsec;
-  int64_t order = seconds != 0 ? seconds : rest;
-  return order != 0 ? (order > 0) - (order < 0) : strverscmp(a->path, b->path);
-}
-
-/* Whether there is a finished segment at the path, whoever made it. */
-static bool look_at(const char *path, struct finished *finished) {
-  char index[PATH_MAX + sizeof SEGMENT_INDEX];
-  struct stat data, beside;
-  snprintf(index, sizeof index, "%s%s", path, SEGMENT_INDEX);
-  if (lstat(path, &data) != 0 || !S_ISREG(data.st_mode) || lstat(index, &beside) != 0) {
-    return false;
+  struct folder_entry part;
+  if (!path_of(files->data, path)) {
+    return true; /* nobody wants it any more */
   }
-  *finished = (struct finished){.path = path, .at = data.st_mtim, .bytes = data.st_size + beside.st_size};
-  return true;
-}
-
-static void remove_finished(const struct config_pipeline *config, const char *path) {
-  char index[PATH_MAX + sizeof SEGMENT_INDEX];
-  snprintf(index, sizeof index, "%s%s", path, SEGMENT_INDEX);
-  int fd = open(index, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (is_own(config, fd) && unlink(path) == 0) {
-    unlink(index);
-  }
-  if (fd >= 0) {
-    close(fd);
-  }
-}
-
-/* The segment that is being written may take `size` of what all together may have. */
-static void prune_list(const struct config_pipeline *config, const struct finished *list, size_t count) {
-  int64_t keep = config->sink.rotate.keep_ns / NS_PER_S, room = config->sink.rotate.most - config->sink.rotate.size, sum = 0;
-  time_t now = time(NULL);
-  for (size_t i = 0; i < count; i++) {
-    sum += list[i].bytes;
-  }
-  for (size_t i = 0; i < count; i++) {
-    bool is_old = keep > 0 && now - list[i].at.tv_sec > keep;
-    if (!is_old && (config->sink.rotate.most == 0 || sum <= room)) {
-      return;
-    }
-    remove_finished(config, list[i].path);
-    sum -= list[i].bytes;
-  }
-}
-
-static void prune(const struct config_pipeline *config) {
-  char pattern[2 * PATH_MAX];
-  glob_t found;
-  pattern_of(config->sink.path, pattern);
-  bool is_limited = config->sink.rotate.keep_ns > 0 || config->sink.rotate.most > 0;
-  if (!is_limited || glob(pattern, 0, NULL, &found) != 0) {
-    return;
-  }
-  struct finished *list = calloc(found.gl_pathc, sizeof *list);
-  size_t count = 0;
-  for (size_t i = 0; list && i < found.gl_pathc; i++) {
-    count += look_at(found.gl_pathv[i], &list[count]);
-  }
-  if (count > 0) {
-    qsort(list, count, sizeof *list, compare_ages);
-    prune_list(config, list, count);
-  }
-  free(list);
-  globfree(&found);
+  bool is_found = find_part(files->data, path, &part);
+  int error = errno;
+  bool is_closed = is_found ? segment_close(&part, files->data, files->index, &closed, problem)
+                            : snprintf(problem, sizeof problem, "'%s' cannot be finished: %s", path, folder_problem(error)) < 0;
+  folder_leave(&part);
+  return is_closed || failure_set(failure, EXIT_STATUS_INTERNAL, remedy, "%s", problem);
 }
 
 /* -- what was left ------------------------------------------------------------------------------------------------------- */
 
 /* A segment whose maker ended before it wrote whose it is. */
-static bool is_blank(const char *part, int index) {
+static bool is_blank(const struct folder_entry *part, int index) {
   struct stat data, beside;
-  return lstat(part, &data) == 0 && S_ISREG(data.st_mode) && data.st_size == 0 &&
+  return folder_look(part, "", &data) && S_ISREG(data.st_mode) && data.st_size == 0 &&
          (index < 0 || (fstat(index, &beside) == 0 && beside.st_size == 0));
 }
 
-static void sweep_one(const struct config_pipeline *config, const char *part) {
+static void sweep_one(void *context, const struct folder_entry *part) {
+  const struct config_pipeline *config = context;
   char problem[SEGMENT_PROBLEM];
   struct segment_closed closed;
   int index = segment_open_index(part, O_RDONLY);
-  bool blank = is_blank(part, index), is_ours = blank || is_own(config, index);
+  bool blank = is_blank(part, index), is_ours = blank || listing_is_own(config, index);
   if (index >= 0) {
     close(index);
   }
@@ -307,16 +240,11 @@ static void sweep_one(const struct config_pipeline *config, const char *part) {
   }
 }
 
-void segments_sweep(const struct config_pipeline *config) {
-  char pattern[2 * PATH_MAX];
-  glob_t found;
-  pattern_of(config->sink.path, pattern);
-  memcpy(pattern + strlen(pattern), SEGMENT_PART, sizeof SEGMENT_PART);
-  if (glob(pattern, 0, NULL, &found) == 0) {
-    for (size_t i = 0; i < found.gl_pathc; i++) {
-      sweep_one(config, found.gl_pathv[i]);
-    }
-    globfree(&found);
+void segments_sweep(const struct config_pipeline *config, struct retention *retention, bool is_full) {
+  listing_walk(config, SEGMENT_PART, sweep_one, (void *)(uintptr_t)config);
+  unsigned removed = retention_apply(config, retention, is_full);
+  if (is_full && removed > 0) {
+    log_event(LOG_MADE_ROOM, config->name, "the disk of '%s' is full: the %u oldest segment%s removed", config->sink.path,
+              removed, removed == 1 ? " is" : "s are");
   }
-  prune(config);
 }

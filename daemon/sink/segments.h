@@ -8,6 +8,7 @@
 
 #include "config/config.h"
 #include "daemon/base/failure.h"
+#include "daemon/sink/retention.h"
 #include "daemon/wire/segment.h"
 
 struct segment_files { /* both -1: none */
@@ -21,8 +22,9 @@ bool segments_begin(const struct config_pipeline *config, uint64_t payload, stru
                     struct failure *failure);
 /* Finishes one. Its descriptors stay open. */
 bool segments_end(const struct segment_files *files, struct failure *failure);
-/* Finishes those that a process before this one left and nobody writes to, and removes those that are too old or too many. */
-void segments_sweep(const struct config_pipeline *config);
+/* Finishes those that a process before this one left and nobody writes to, and removes those that have to go: see
+ * retention_apply(). */
+void segments_sweep(const struct config_pipeline *config, struct retention *retention, bool is_full);
 /* The index of a segment that goes on; -1: it is gone. */
 int segments_find_index(int data);
 void segments_drop(struct segment_files *files); /* closes both; idempotent */

@@ -91,9 +91,16 @@ void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *misse
 void sink_attach(struct sink *sink, struct reader *reader);
 /* A sink of the process before this one goes on with its readers. */
 void sink_continue(struct sink *sink);
-/* A reader of a file is one segment, beside which results are entered in this index behind `count` of them. After `hold_ns` it
- * may have its end; `began` is when it began, in ns since 1970. */
-void reader_keep_index(struct reader *reader, int index, uint64_t count, int64_t began, int64_t hold_ns);
+/* The times of a segment. One clock measures how long it takes, and one reading of the other gives all times in its index, so
+ * that a step of the system's clock does not come between two of its frames. */
+struct segment_times {
+  int64_t began;   /* CLOCK_MONOTONIC ns; 0: it is over as soon as it may */
+  int64_t shift;   /* how far CLOCK_REALTIME was ahead of that when it began */
+  int64_t hold_ns; /* how long it goes on in any case */
+};
+
+/* A reader of a file is one segment, beside which results are entered in this index behind `count` of them. */
+void reader_keep_index(struct reader *reader, int index, uint64_t count, const struct segment_times *times);
 int reader_index(const struct reader *reader, uint64_t *count); /* after SINK_DETACHED */
 /* [no lane runs] Writes what has been offered to a segment. False: not all of it can be. */
 bool sink_flush_segment(struct sink *sink);

@@ -7,56 +7,116 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/base/log.h"
+#include "daemon/measure/clock.h"
 #include "daemon/source/source.h"
 
-enum { MOST_ENTRIES = 1 << 26 };
+#define LONGEST_PAUSE (10 * NS_PER_S)
 
-static bool read_entries(int index, const struct segment_head *head, uint64_t count, struct receive *receive) {
-  struct segment_entry *entries = malloc(count * sizeof *entries);
-  bool good = entries != NULL;
-  for (uint64_t i = 0; good && i < count; i++) {
-    good = segment_read_entry(index, head, i, &entries[i]);
+enum { MOST_ENTRIES = 1 << 26, ENTRIES_A_STEP = 1 << 12 };
+
+static atomic_bool stops;
+
+void source_stop_loading(void) { atomic_store(&stops, true); }
+
+/* Memory is taken for what was read, step by step, whatever the size of the index says. */
+static struct segment_entry *read_entries(struct segment_index *index) {
+  struct segment_entry *entries = NULL;
+  bool good = true;
+  for (uint64_t i = 0; good && i < index->count; i++) {
+    if (i % ENTRIES_A_STEP == 0) {
+      uint64_t left = index->count - i;
+      struct segment_entry *grown = realloc(entries, (i + (left < ENTRIES_A_STEP ? left : ENTRIES_A_STEP)) * sizeof *entries);
+      entries = grown ? grown : entries;
+      good = grown && !atomic_load(&stops);
+    }
+    good = good && segment_index_read(index, i, &entries[i]);
   }
   if (!good) {
     free(entries);
-    return false;
   }
+  return good ? entries : NULL;
+}
+
+/* -- pauses ------------------------------------------------------------------------------------------------------------ */
+
+/* The longest one that may be a pause of the source: a longer one is a step of the clock, or nothing to wait for. */
+static int64_t longest_pause(const struct segment_entry *entries, uint64_t count) {
+  int64_t longest = 0;
+  for (uint64_t i = 1; i < count; i++) {
+    int64_t gap = entries[i].came - entries[i - 1].came;
+    longest = gap > longest && gap <= LONGEST_PAUSE ? gap : longest;
+  }
+  return longest > 0 ? longest : LONGEST_PAUSE;
+}
+
+/* Moves a frame to another time, with its age and its deadline. */
+static void move_to(struct segment_entry *entry, int64_t came) {
+  entry->stamp = came - (entry->came - entry->stamp);
+  entry->deadline = entry->deadline != 0 ? came + (entry->deadline - entry->came) : 0;
+  entry->came = came;
+}
+
+/* Only the times between frames matter, so the first one came at 0. */
+static void shorten_pauses(struct segment_entry *entries, uint64_t count, const char *path, const char *pipeline) {
+  const int64_t longest = longest_pause(entries, count);
+  int64_t before = entries[0].came, at = 0, most = 0;
+  uint64_t shortened = 0;
+  for (uint64_t i = 0; i < count; i++) {
+    int64_t gap = entries[i].came - before;
+    before = entries[i].came;
+    shortened += gap > longest;
+    most = gap > most ? gap : most;
+    at += gap > longest ? longest : gap > 0 ? gap : 0;
+    move_to(&entries[i], at);
+  }
+  if (shortened > 0) {
+    log_event(LOG_PAUSES, pipeline, "%llu pause%s of '%s', of up to %.4g s, %s replayed as %.4g s",
+              (unsigned long long)shortened, shortened == 1 ? "" : "s", path, (double)most / (double)NS_PER_S,
+              shortened == 1 ? "is" : "are", (double)longest / (double)NS_PER_S);
+  }
+}
+
+/* -- the index --------------------------------------------------------------------------------------------------------- */
+
+static bool read_index(int file, int64_t size, const char *path, const char *pipeline, struct receive *receive,
+                       struct failure *failure) {
+  static const char remedy[] = "name a finished segment of `record`; framectl repair finishes one";
+  struct segment_index index;
+  if (!segment_index_open(&index, file, size)) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, remedy, "'%s%s' is no index of a recording", path, SEGMENT_INDEX);
+  }
+  if (index.head.payload != receive->flow->input_bytes) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "name the format in which it was recorded",
+                       "the frames of '%s' have %llu bytes, and those of the source's format %zu", path,
+                       (unsigned long long)index.head.payload, receive->flow->input_bytes);
+  }
+  struct segment_entry *entries = index.count > 0 && index.count < MOST_ENTRIES ? read_entries(&index) : NULL;
+  if (!entries) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, remedy, "the index of '%s' is damaged, or has no frames", path);
+  }
+  shorten_pauses(entries, index.count, path, pipeline);
   receive->entries = entries;
-  receive->entry_count = count;
+  receive->entry_count = index.count;
   return true;
 }
 
-static bool read_index(int index, const char *path, struct receive *receive, struct failure *failure) {
-  static const char remedy[] = "name a finished segment of `record`; framectl repair finishes one";
-  struct segment_head head;
-  struct stat status;
-  int64_t end;
-  if (!segment_read_head(index, &head) || stat(path, &status) != 0) {
-    return failure_set(failure, EXIT_STATUS_CONFIG, remedy, "'%s%s' is no index of a recording", path, SEGMENT_INDEX);
-  }
-  if (head.payload != receive->flow->input_bytes) {
-    return failure_set(failure, EXIT_STATUS_CONFIG, "name the format in which it was recorded",
-                       "the frames of '%s' have %llu bytes, and those of the source's format %zu", path,
-                       (unsigned long long)head.payload, receive->flow->input_bytes);
-  }
-  uint64_t count = segment_count(index, &head, status.st_size, &end);
-  return (count > 0 && count < MOST_ENTRIES && read_entries(index, &head, count, receive)) ||
-         failure_set(failure, EXIT_STATUS_CONFIG, remedy, "the index of '%s' cannot be read, or has no frames", path);
-}
-
-bool source_load_recording(struct source *source, const struct config_source *config, struct failure *failure) {
-  char path[PATH_MAX + sizeof SEGMENT_INDEX];
+bool source_load_recording(struct source *source, const struct config_source *config, const char *pipeline,
+                           struct failure *failure) {
+  struct folder_entry entry;
+  struct stat data;
   source->pace_by = config->pace;
   if (config->pace <= 0) {
     return true;
   }
-  snprintf(path, sizeof path, "%s%s", config->path, SEGMENT_INDEX);
-  int index = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  bool is_there = folder_find(config->path, false, &entry) && folder_look(&entry, "", &data);
+  int index = is_there ? folder_open_file(&entry, SEGMENT_INDEX, O_RDONLY) : -1;
+  folder_leave(&entry);
   if (index < 0) {
     return failure_set(failure, EXIT_STATUS_CONFIG, "`pace` is for recordings, which have an index; use `rate`",
-                       "cannot open '%s'", path);
+                       "cannot open '%s%s'", config->path, SEGMENT_INDEX);
   }
-  bool good = read_index(index, config->path, source->receive, failure);
+  bool good = read_index(index, data.st_size, config->path, pipeline, source->receive, failure);
   close(index);
   return good;
 }

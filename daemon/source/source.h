@@ -79,7 +79,10 @@ struct source {
 };
 
 /* Where the configuration names a recording, reads its index; blocks. After the receiving is set up. */
-bool source_load_recording(struct source *source, const struct config_source *config, struct failure *failure);
+bool source_load_recording(struct source *source, const struct config_source *config, const char *pipeline,
+                           struct failure *failure);
+/* The daemon ends: an index that is being read, or will be, fails. Any thread. */
+void source_stop_loading(void);
 void source_drop_recording(struct source *source);
 void source_open(struct source *source, struct lane *lane, int fd);
 /* Opens a descriptor that a process before this one read, and goes on where that was: after source_adopt(). */

@@ -113,5 +113,7 @@ void *image_left_at(const void *address, enum image_kind kind, size_t bytes);
 #define IMAGE_IS_FLAG(flag) (_Generic((flag), bool : *(const unsigned char *)&(flag)) <= 1)
 /* Whether it can be a time: any two of those can be added and subtracted. */
 static inline bool image_is_time(int64_t time) { return time >= 0 && time <= INT64_MAX / 2; }
+/* Between two clocks. */
+static inline bool image_is_shift(int64_t shift) { return shift >= -INT64_MAX / 4 && shift <= INT64_MAX / 4; }
 
 #endif

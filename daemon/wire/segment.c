@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -26,25 +25,69 @@ bool segment_read_head(int index, struct segment_head *head) {
          head->version <= SEGMENT_VERSION && head->entry_bytes == entry_sizes[head->version];
 }
 
-bool segment_read_entry(int index, const struct segment_head *head, uint64_t number, struct segment_entry *entry) {
-  off_t at = (off_t)(sizeof *head + number * head->entry_bytes);
-  entry->epoch = 0;
-  return pread(index, entry, head->entry_bytes, at) == (ssize_t)head->entry_bytes;
+/* Differences of two such times, and their sums with a time of CLOCK_MONOTONIC, fit into 64 bits. */
+#define EARLIEST (-(INT64_C(1) << 60))
+#define LATEST   (INT64_C(1) << 62)
+
+static bool is_time(int64_t time) { return time >= EARLIEST && time <= LATEST; }
+
+static bool is_sound(const struct segment_index *index, const struct segment_entry *entry) {
+  uint64_t size = (uint64_t)index->size;
+  return entry->bytes > 0 && entry->bytes >= index->head.payload && entry->bytes <= size &&
+         entry->offset <= size - entry->bytes && is_time(entry->stamp) && is_time(entry->came);
 }
 
-uint64_t segment_count(int index, const struct segment_head *head, int64_t size, int64_t *end) {
-  struct segment_entry entry;
-  struct stat status;
-  bool is_known = fstat(index, &status) == 0 && status.st_size > (off_t)sizeof *head;
-  uint64_t count = is_known ? ((uint64_t)status.st_size - sizeof *head) / head->entry_bytes : 0;
-  for (*end = 0; count > 0; count--) {
-    bool is_read = segment_read_entry(index, head, count - 1, &entry) && entry.offset <= INT64_MAX && entry.bytes <= INT64_MAX;
-    if (is_read && entry.offset + entry.bytes <= (uint64_t)size) {
-      *end = (int64_t)(entry.offset + entry.bytes);
-      return count;
+/* Reads the block that has this entry. */
+static bool read_block(struct segment_index *index, uint64_t number) {
+  unsigned char bytes[SEGMENT_BLOCK * sizeof(struct segment_entry)];
+  const size_t size = index->head.entry_bytes;
+  index->first = number - number % SEGMENT_BLOCK;
+  index->have = 0;
+  ssize_t got = pread(index->fd, bytes, SEGMENT_BLOCK * size, (off_t)(sizeof index->head + index->first * size));
+  index->have = got > 0 ? (unsigned)((size_t)got / size) : 0;
+  for (unsigned i = 0; i < index->have; i++) {
+    index->block[i] = (struct segment_entry){0};
+    memcpy(&index->block[i], bytes + i * size, size);
+    if (!is_time(index->block[i].deadline)) {
+      index->block[i].deadline = 0;
     }
   }
-  return 0;
+  return number - index->first < index->have;
+}
+
+static bool has_entry(struct segment_index *index, uint64_t number) {
+  return (number >= index->first && number - index->first < index->have) || read_block(index, number);
+}
+
+/* Each entry has bytes of its own, so that there cannot be more of them than the data has room for. */
+bool segment_index_open(struct segment_index *index, int fd, int64_t size) {
+  struct stat status;
+  index->fd = fd;
+  index->size = size;
+  index->count = index->first = index->have = 0;
+  index->end = 0;
+  if (size < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || !segment_read_head(fd, &index->head)) {
+    return false;
+  }
+  uint64_t count = ((uint64_t)status.st_size - sizeof index->head) / index->head.entry_bytes;
+  uint64_t room = (uint64_t)size / (index->head.payload > 0 ? index->head.payload : 1);
+  for (count = count < room ? count : room; count > 0; count--) {
+    const struct segment_entry *entry = &index->block[(count - 1) % SEGMENT_BLOCK];
+    if (has_entry(index, count - 1) && is_sound(index, entry)) {
+      index->count = count;
+      index->end = (int64_t)(entry->offset + entry->bytes);
+      break;
+    }
+  }
+  return true;
+}
+
+bool segment_index_read(struct segment_index *index, uint64_t number, struct segment_entry *entry) {
+  if (number >= index->count || !has_entry(index, number)) {
+    return false;
+  }
+  *entry = index->block[number - index->first];
+  return is_sound(index, entry);
 }
 
 /* -- its end ----------------------------------------------------------------------------------------------------------- */
@@ -57,8 +100,8 @@ __attribute__((format(printf, 2, 3))) static bool segment_failed(char problem[SE
   return false;
 }
 
-int segment_open_part(const char *part, int flags) {
-  int fd = open(part, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW, 0666);
+int segment_open_part(const struct folder_entry *part, int flags) {
+  int fd = folder_open_file(part, "", flags);
   if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
     int error = errno;
     close(fd);
@@ -68,94 +111,86 @@ int segment_open_part(const char *part, int flags) {
   return fd;
 }
 
-/* The name without ".part". False: it has none, or is too long. */
-static bool final_name(const char *part, char name[PATH_MAX]) {
-  size_t length = strlen(part), suffix = strlen(SEGMENT_PART);
-  if (length <= suffix || length + sizeof SEGMENT_INDEX > PATH_MAX || strcmp(part + length - suffix, SEGMENT_PART) != 0) {
+/* The path without ".part", and its entry. False: it has none, or is too long. */
+static bool final_name(const struct folder_entry *part, char path[PATH_MAX], struct folder_entry *final) {
+  size_t length = strlen(part->path), suffix = strlen(SEGMENT_PART);
+  if (strlen(part->name) <= suffix || length >= PATH_MAX || strcmp(part->path + length - suffix, SEGMENT_PART) != 0) {
     return false;
   }
-  memcpy(name, part, length - suffix);
-  name[length - suffix] = '\0';
+  memcpy(path, part->path, length - suffix);
+  path[length - suffix] = '\0';
+  *final = folder_sibling(part, path, path + (part->name - part->path));
   return true;
 }
 
 /* A process may have been killed when the index had its name and the data had not. */
-int segment_open_index(const char *part, int flags) {
-  char name[PATH_MAX], path[PATH_MAX + sizeof SEGMENT_INDEX];
-  snprintf(path, sizeof path, "%s%s", part, SEGMENT_INDEX);
-  int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (fd >= 0 || errno != ENOENT || !final_name(part, name)) {
+int segment_open_index(const struct folder_entry *part, int flags) {
+  char path[PATH_MAX];
+  struct folder_entry final;
+  int fd = folder_open_file(part, SEGMENT_INDEX, flags);
+  if (fd >= 0 || errno != ENOENT || !final_name(part, path, &final)) {
     return fd;
   }
-  snprintf(path, sizeof path, "%s%s", name, SEGMENT_INDEX);
-  return open(path, flags | O_CLOEXEC | O_NOFOLLOW);
+  return folder_open_file(&final, SEGMENT_INDEX, flags & ~O_CREAT);
 }
 
-static bool sync_folder(const char *path) {
-  char copy[PATH_MAX];
-  snprintf(copy, sizeof copy, "%s", path);
-  int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  bool is_done = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
-  if (fd >= 0) {
-    close(fd);
+void segment_remove(const struct folder_entry *part) {
+  folder_remove(part, "");
+  folder_remove(part, SEGMENT_INDEX);
+}
+
+static bool give_names(const struct folder_entry *part, const struct folder_entry *final, char problem[SEGMENT_PROBLEM]) {
+  struct stat there;
+  bool was_named = !folder_look(part, SEGMENT_INDEX, &there) && folder_look(final, SEGMENT_INDEX, &there);
+  return ((was_named || folder_rename(part, SEGMENT_INDEX, final, SEGMENT_INDEX)) && folder_rename(part, "", final, "") &&
+          folder_sync(final)) ||
+         segment_failed(problem, "'%s' cannot be renamed to '%s': %s", part->path, final->path, strerror(errno));
+}
+
+/* The time of a segment is that of its last write, whoever finishes it. */
+static bool cut_data(int fd, const struct stat *status, int64_t end) {
+  const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, status->st_mtim};
+  if (status->st_size > end && ftruncate(fd, end) != 0) {
+    return false;
   }
-  return is_done;
+  if (status->st_size > end) {
+    futimens(fd, times);
+  }
+  return true;
 }
 
-/* Never over what has that name. A file system that cannot promise that has no such flag. */
-static bool rename_to(const char *from, const char *to) {
-  struct stat there;
-  return renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0 ||
-         (errno == EINVAL && lstat(to, &there) != 0 && rename(from, to) == 0);
-}
-
-void segment_remove(const char *part) {
-  char path[PATH_MAX + sizeof SEGMENT_INDEX];
-  snprintf(path, sizeof path, "%s%s", part, SEGMENT_INDEX);
-  unlink(part);
-  unlink(path);
-}
-
-static bool give_names(const char *part, const char *name, char problem[SEGMENT_PROBLEM]) {
-  char from[PATH_MAX + sizeof SEGMENT_INDEX], to[PATH_MAX + sizeof SEGMENT_INDEX];
-  snprintf(from, sizeof from, "%s%s", part, SEGMENT_INDEX);
-  snprintf(to, sizeof to, "%s%s", name, SEGMENT_INDEX);
-  struct stat there;
-  bool was_named = lstat(from, &there) != 0 && lstat(to, &there) == 0;
-  return ((was_named || rename_to(from, to)) && rename_to(part, name) && sync_folder(name)) ||
-         segment_failed(problem, "'%s' cannot be renamed to '%s': %s", part, name, strerror(errno));
-}
-
-bool segment_close(const char *part, int fd, int index, struct segment_closed *closed, char problem[SEGMENT_PROBLEM]) {
-  struct segment_head head;
+bool segment_close(const struct folder_entry *part, int fd, int index, struct segment_closed *closed,
+                   char problem[SEGMENT_PROBLEM]) {
+  struct segment_index reading;
+  struct folder_entry final;
   struct stat status;
-  int64_t end;
   *closed = (struct segment_closed){0};
-  if (!final_name(part, closed->name)) {
-    return segment_failed(problem, "'%s' does not end with " SEGMENT_PART, part);
+  if (!final_name(part, closed->name, &final)) {
+    return segment_failed(problem, "'%s' does not end with " SEGMENT_PART, part->path);
   }
-  if (index < 0 || !segment_read_head(index, &head) || fstat(fd, &status) != 0) {
-    return segment_failed(problem, "'%s' has no index, so that nobody knows where its last result ends", part);
+  if (index < 0 || fstat(fd, &status) != 0 || !segment_index_open(&reading, index, status.st_size)) {
+    return segment_failed(problem, "'%s' has no index, so that nobody knows where its last result ends", part->path);
   }
-  closed->entries = segment_count(index, &head, status.st_size, &end);
-  closed->cut = status.st_size - end;
+  closed->entries = reading.count;
+  closed->cut = status.st_size - reading.end;
   if (closed->entries == 0) {
     closed->name[0] = '\0';
     segment_remove(part);
     return true;
   }
-  if ((closed->cut > 0 && ftruncate(fd, end) != 0) ||
-      ftruncate(index, (off_t)(sizeof head + closed->entries * head.entry_bytes)) != 0 || fsync(index) != 0 || fsync(fd) != 0) {
-    return segment_failed(problem, "'%s' cannot be finished: %s", part, strerror(errno));
+  if (!cut_data(fd, &status, reading.end) ||
+      ftruncate(index, (off_t)(sizeof reading.head + closed->entries * reading.head.entry_bytes)) != 0 || fsync(index) != 0 ||
+      fsync(fd) != 0) {
+    return segment_failed(problem, "'%s' cannot be finished: %s", part->path, strerror(errno));
   }
-  return give_names(part, closed->name, problem);
+  return give_names(part, &final, problem);
 }
 
-bool segment_repair(const char *part, struct segment_closed *closed, char problem[SEGMENT_PROBLEM]) {
+bool segment_repair(const struct folder_entry *part, struct segment_closed *closed, char problem[SEGMENT_PROBLEM]) {
   int fd = segment_open_part(part, O_RDWR);
   if (fd < 0) {
-    return segment_failed(problem, errno == EWOULDBLOCK ? "'%s' is being written" : "'%s' cannot be opened: %s", part,
-                          strerror(errno));
+    return segment_failed(problem, errno == EWOULDBLOCK ? "'%s' is being written" : "'%s' cannot be opened: %s", part->path,
+                          folder_problem(errno));
   }
   int index = segment_open_index(part, O_RDWR);
   bool is_closed = segment_close(part, fd, index, closed, problem);

@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "daemon/wire/folder.h"
+
 #define SEGMENT_PART  ".part"
 #define SEGMENT_INDEX ".index"
 
@@ -44,11 +46,27 @@ struct segment_entry {
   uint64_t epoch; /* of its producer; with the pipeline and `sequence` it names the frame for ever. 0: not known */
 };
 
+enum { SEGMENT_BLOCK = 128 }; /* entries that are read at once */
+
+/* An index that is read. Whoever may write to its folder may have written anything there: an entry that comes from here has its
+ * bytes in the data, and times that can be subtracted from each other. */
+struct segment_index {
+  int fd;
+  struct segment_head head;
+  int64_t size;   /* bytes of the data */
+  uint64_t count; /* entries up to the last one whose bytes are there, */
+  int64_t end;    /* and where these end; 0: there is none */
+  uint64_t first; /* of the entries in `block` */
+  unsigned have;
+  struct segment_entry block[SEGMENT_BLOCK];
+};
+
+/* Begins to read the index of data of that size. False: it does not begin as an index does. */
+bool segment_index_open(struct segment_index *index, int fd, int64_t size);
+/* False: the index has no such entry, or a damaged one. */
+bool segment_index_read(struct segment_index *index, uint64_t number, struct segment_entry *entry);
 /* Whether an index begins as one. */
 bool segment_read_head(int index, struct segment_head *head);
-/* How many entries have all their bytes among the first `size` of the data, and where the last of these ends (0: none has). */
-uint64_t segment_count(int index, const struct segment_head *head, int64_t size, int64_t *end);
-bool segment_read_entry(int index, const struct segment_head *head, uint64_t number, struct segment_entry *entry);
 
 /* What became of a segment. */
 struct segment_closed {
@@ -59,16 +77,17 @@ struct segment_closed {
 
 /* Opens a segment that was left unfinished, by its name with ".part", and locks it. -1: it cannot be opened, or (EWOULDBLOCK)
  * is being written. */
-int segment_open_part(const char *part, int flags);
+int segment_open_part(const struct folder_entry *part, int flags);
 /* Opens the index that belongs to it; -1: there is none. */
-int segment_open_index(const char *part, int flags);
+int segment_open_index(const struct folder_entry *part, int flags);
 /* Cuts off what is not whole, has both on the disk, and gives them their names; `part` may be closed afterwards. What has
  * another name than it was given is left alone. Blocks. False: why stands in `problem`, and everything is as it was as far as
  * it goes. */
-bool segment_close(const char *part, int fd, int index, struct segment_closed *closed, char problem[SEGMENT_PROBLEM]);
+bool segment_close(const struct folder_entry *part, int fd, int index, struct segment_closed *closed,
+                   char problem[SEGMENT_PROBLEM]);
 /* Removes an unfinished one with its index. */
-void segment_remove(const char *part);
+void segment_remove(const struct folder_entry *part);
 /* Finishes one by its name alone. */
-bool segment_repair(const char *part, struct segment_closed *closed, char problem[SEGMENT_PROBLEM]);
+bool segment_repair(const struct folder_entry *part, struct segment_closed *closed, char problem[SEGMENT_PROBLEM]);
 
 #endif

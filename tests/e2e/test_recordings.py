@@ -231,12 +231,12 @@ def test_a_segment_that_is_locked_at_the_next_start_is_finished_later(place):
 
 def test_a_segment_that_was_only_made_is_removed_at_the_next_start(place):
     """Its maker was killed before it wrote whose it is; a file with something in it is somebody else's."""
-    for name in ("out-1.part", "out-1.part.index", "out-2.part"):
+    for name in ("out-01.part", "out-01.part.index", "out-02.part"):
         (place / name).touch()
-    (place / "out-3.part").write_bytes(b"something")
+    (place / "out-03.part").write_bytes(b"something")
     with Daemon(place, rotating(place, "out-%S", size="1GiB")):
-        wait_until(lambda: not (place / "out-1.part").exists() and not (place / "out-2.part").exists(), "they are gone")
-    assert parts(place) == ["out-3.part"]
+        wait_until(lambda: not (place / "out-01.part").exists() and not (place / "out-02.part").exists(), "they are gone")
+    assert parts(place) == ["out-03.part"]
 
 
 def test_an_upgrade_goes_on_with_the_segment(place):
@@ -363,12 +363,23 @@ def test_repair_cannot_do_without_the_index(unfinished):
     ("out", {"every": "10m"}, "names of their own"),
     ("out-%H", {"keep": "7d"}, "have no end"),
     ("out-%H", {"size": "2GiB", "most": "3GiB"}, "at least twice as large"),
+    ("out-%Q", {"size": "2GiB"}, "could not be found again"),
+    ("out-%H", {"size": "2GiB"}, None),
     ("out-%H", {"every": "7d", "size": "2GiB", "keep": "30d", "most": "200GiB"}, None)])
 def test_segments_are_checked(place, name, rotate, said):
     file = place / "framed.yaml"
     file.write_text(json.dumps(complete(place, rotating(place, name, **rotate))))
     done = run_framed("--check", "-c", file)
     assert (done.returncode == 78 and said in done.stderr) if said else done.returncode == 0, done
+    assert ("at most 80 % of the file system" in done.stdout) == (not said and "keep" not in rotate), done
+
+
+def test_names_that_another_pipeline_could_make_are_refused(place):
+    entries = {**rotating(place, "%Y.raw", size="1MiB"), "cam1": rotating(place, "%H%M.raw", size="1MiB")["cam0"]}
+    file = place / "framed.yaml"
+    file.write_text(json.dumps(complete(place, entries)))
+    done = run_framed("--check", "-c", file)
+    assert done.returncode == 78 and "could make files with names of the sink" in done.stderr and "'cam1-'" in done.stderr, done
 
 
 @pytest.fixture
@@ -397,3 +408,49 @@ def test_a_full_disk_costs_whole_results_until_there_is_room(place, small_disk):
             emitted = daemon.frames()["emitted"]
     numbers = numbers_of(segments(small_disk))
     assert len(numbers) == emitted and numbers == sorted(set(numbers)) and parts(small_disk) == []
+
+
+def test_a_disk_that_is_smaller_than_most_loses_the_oldest(place, small_disk):
+    with Daemon(place, rotating(small_disk, "%D/out-%H%M%S", size=f"{4 * SIZE}B", most="1GiB")) as daemon:
+        with daemon.producer() as producer:
+            for number in range(0, 160, 4):
+                feed(daemon, producer, number, 4)
+            daemon.account(came=160, emitted=160)
+    numbers = numbers_of(segments(small_disk, "*/*/*/out-*"))
+    assert numbers[-1] == 159 and 20 < len(numbers) < 64 and numbers == list(range(numbers[0], 160))
+
+
+# -- folders of another user ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("trap", ["fifo", "link", "folder"])
+def test_the_owner_of_a_folder_leads_the_daemon_nowhere(place, trap):
+    """A FIFO where an index would be held up the worker that finishes segments; a link led root to files elsewhere."""
+    victim = place / "victim"
+    victim.mkdir(mode=0o700)
+    (victim / "out-1999.raw.part").write_bytes(b"secret")
+    folder = place / "folder"
+    if trap == "folder":
+        folder.symlink_to(victim)
+        os.lchown(folder, 65534, 65534)
+    else:
+        folder.mkdir()
+        os.chown(folder, 65534, 65534)
+    for name in ("out-1999.raw.part.index", "out-1999.raw.part"):
+        if trap == "fifo":
+            os.mkfifo(folder / name)
+        elif trap == "link":
+            (folder / name).symlink_to(victim / "out-1999.raw.part")
+    entries = rotating(place, "folder/out-%Y.raw", size=f"{2 * SIZE}B", most=f"{8 * SIZE}B")
+    with Daemon(place, entries, ready=trap != "folder") as daemon:
+        if trap == "folder":
+            daemon.wait_log("symbolic link")
+            daemon.process.kill()
+            daemon.process.wait(limit(10))
+            daemon.settled = daemon.leaves_sockets = True
+        else:
+            with daemon.producer() as producer:
+                feed(daemon, producer, 0, 20)
+            wait_until(lambda: len(segments(place, "folder/out-20*")) < 8, lambda: "segments are finished and removed")
+    assert [path.read_bytes() for path in victim.iterdir()] == [b"secret"]

@@ -253,6 +253,31 @@ def test_a_replay_takes_as_long_as_the_recording(place):
     assert time.monotonic() - began >= 0.75 and (place / "again").read_bytes() == segment.read_bytes()
 
 
+def test_a_step_of_the_clock_is_no_pause(place, recorded_results):
+    """The clock went forward by an hour in the middle, and back at the end: a replay stood still for an hour."""
+    recording, results = recorded_results
+    index = recording.with_name(f"{recording.name}.index")
+    head, entries = read_index(index)
+    later = [(*entry[:4], entry[4] + 3600 * 10**9, entry[5] + 3600 * 10**9, *entry[6:]) for entry in entries[20:40]]
+    index.write_bytes(HEAD.pack(*head) + b"".join(ENTRY.pack(*entry) for entry in entries[:20] + later + entries[40:]))
+    again, _ = replay(place, recording, source={"file": str(recording), "pace": "recorded"})
+    assert again == results
+
+
+@pytest.mark.parametrize("field, value", [(0, 2**63), (1, 0), (1, 2**64 - 1), (4, -2**63), (5, 2**63 - 1)])
+def test_a_damaged_index_is_refused(place, recorded_results, field, value):
+    recording, _ = recorded_results
+    index = recording.with_name(f"{recording.name}.index")
+    head, entries = read_index(index)
+    entries[7] = (*entries[7][:field], value, *entries[7][field + 1:])
+    index.write_bytes(HEAD.pack(*head) + b"".join(ENTRY.pack(*entry) for entry in entries))
+    entry = pipeline(PICTURE, source={"file": str(recording), "pace": "recorded"}, sink={"file": "/dev/null"})
+    with Daemon(place, {"cam0": entry}, ready=False) as daemon:
+        daemon.settled = daemon.leaves_sockets = True
+        daemon.ends(78)
+    assert "is damaged" in daemon.log
+
+
 def test_frames_that_came_too_late_are_late_in_each_replay(place):
     """Their age is that of the recording, however long a frame waits here."""
     native = {"protocol": "native"}

@@ -12,8 +12,14 @@
 
 static bool repair_one(const char *part, struct problem *problem) {
   struct segment_closed closed;
+  struct folder_entry entry;
   char text[SEGMENT_PROBLEM];
-  if (!segment_repair(part, &closed, text)) {
+  if (!folder_find(part, false, &entry)) {
+    return problem_set(problem, EXIT_STATUS_REFUSED, NULL, "cannot open the folder of '%s': %s", part, folder_problem(errno));
+  }
+  bool is_done = segment_repair(&entry, &closed, text);
+  folder_leave(&entry);
+  if (!is_done) {
     return problem_set(problem, EXIT_STATUS_REFUSED, NULL, "%s", text);
   }
   if (closed.name[0]) {

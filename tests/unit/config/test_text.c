@@ -101,7 +101,7 @@ static const char *const canonical =
     "    sink:\n"
     "      file: \"quote\\\"back\\\\slash \xC3\xA4 %H\"\n"
     "      protocol: raw\n"
-    "      rotate: {every: 10min, size: 2GiB, keep: 168h, most: 200GiB}\n"
+    "      rotate: {every: 10min, size: 2GiB, keep: 168h, most: 200GiB, full: auto}\n"
     "    record:\n"
     "      file: \"in-%S\"\n"
     "      protocol: raw\n"
@@ -110,7 +110,8 @@ static const char *const canonical =
     "      after: 2s\n"
     "      memory: 256MiB\n"
     "      every: 10min\n"
-    "      size: 1GiB\n";
+    "      size: 1GiB\n"
+    "      full: auto\n";
 
 START_TEST(text_says_everything) {
   struct config *config = fixture_config(rich);
