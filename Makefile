@@ -47,8 +47,9 @@ common   := -std=c11 -D_GNU_SOURCE -U_FORTIFY_SOURCE -I. -pthread -fno-common -f
 hardening := -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIE
 libraries := libuv yaml-0.1 libsystemd libmicrohttpd jansson libturbojpeg
 for_tools := ncursesw libpng
-# framed-link alone needs it, and is left out where it is absent.
+# framed-link alone needs these: without libnats it is left out, without libmosquitto it has no MQTT.
 nats     := $(if $(PORTABLE),,$(shell pkg-config --exists libnats 2>/dev/null && echo libnats))
+mqtt     := $(if $(nats),$(shell pkg-config --exists libmosquitto 2>/dev/null && echo libmosquitto))
 testing  := -DFRAMED_FAULTS -DFRAMED_CHECK
 
 flags_release  := -O3 $(hardening)
@@ -90,7 +91,7 @@ unit_libs := $(shell pkg-config --libs check $(for_tools) 2>/dev/null) -ldl
 config_sources := $(wildcard config/*.c)
 gpu_sources    := $(filter-out gpu/model/cuda%.c,$(wildcard gpu/*.c gpu/cpu/*.c gpu/model/*.c gpu/stages/*.c gpu/stages/*/*.c))
 daemon_sources := $(wildcard daemon/*/*.c)
-link_sources := $(wildcard tools/link/*.c)
+link_sources := $(filter-out tools/link/mqtt_$(if $(mqtt),absent,client).c,$(wildcard tools/link/*.c))
 framebench_cuda := $(wildcard tools/framebench/*/cuda*.c)
 framebench_sources := $(filter-out $(framebench_cuda),$(wildcard tools/framebench/*.c tools/framebench/*/*.c))
 
@@ -150,6 +151,7 @@ all: programs ## builds build/framed, build/framectl, build/framebench and, with
 programs: $(bin)/framed $(bin)/framectl $(bin)/framebench $(if $(nats),$(bin)/framed-link) $(bin)/libframed.a $(bin)/libframed.so $(bin)/framed-example
 	@$(if $(filter release,$(VARIANT)),mkdir -p $(filled) && NO_CUDA=$(NO_CUDA) tools/setup.sh backend)
 	@$(if $(filter release,$(VARIANT)),$(if $(nats),,echo "framed-link: left out, since libnats is not installed (Debian: libnats-dev)"))
+	@$(if $(filter release,$(VARIANT)),$(if $(nats),$(if $(mqtt),,echo "framed-link: without MQTT, since libmosquitto is not installed (Debian: libmosquitto-dev)")))
 
 setup: ## installs the packages that are missing, and says which
 	@tools/setup.sh
@@ -167,7 +169,7 @@ $(bin)/framectl: $(framectl_objects) $(shared_objects)
 
 $(bin)/framed-link: $(link_objects)
 	@mkdir -p $(@D)
-	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(shell pkg-config --libs $(nats) 2>/dev/null)
+	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(shell pkg-config --libs $(nats) $(mqtt) 2>/dev/null)
 
 $(bin)/framebench: $(framebench_objects) $(gpu_objects)
 	@mkdir -p $(@D)
@@ -557,7 +559,7 @@ $(filled)/%.gz: packaging/man/%
 
 # -- Debian packages ------------------------------------------------------------------------------------------------
 # debhelper wants debian/ in its working folder, and writes beside that folder.
-without_nats := pkg.framed.nonats
+build_profile := $(if $(nats),$(if $(mqtt),,pkg.framed.nomqtt),pkg.framed.nonats)
 deb: ## builds the Debian packages framed, libframed0, libframed-dev, python3-framed and, with libnats, framed-nats into build/deb/, maintained by DEBEMAIL
 	@tools/setup.sh build deb
 	@+$(MAKE) --no-print-directory programs
@@ -569,7 +571,7 @@ deb: ## builds the Debian packages framed, libframed0, libframed-dev, python3-fr
 	@test -z "$$DEBEMAIL" || sed -i "s|The framed authors <.*>|$${DEBFULLNAME:-The builder} <$$DEBEMAIL>|" \
 	  build/deb/framed/debian/control build/deb/framed/debian/changelog
 	@cd build/deb/framed && FRAMED_BACKENDS='$(if $(with_cuda),both,the CPU backend alone)' \
-	 dpkg-buildpackage -b -us -uc $(if $(nats),,-P$(without_nats)) >../log 2>&1 || { tail -n 30 ../log >&2; exit 1; }
+	 dpkg-buildpackage -b -us -uc $(addprefix -P,$(build_profile)) >../log 2>&1 || { tail -n 30 ../log >&2; exit 1; }
 	@ls build/deb/*.deb
 
 # -- a folder that runs elsewhere -------------------------------------------------------------------------------------

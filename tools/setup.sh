@@ -75,6 +75,8 @@ need_check() {
   need valgrind command -v valgrind
   want libnats-dev pkg-config --exists libnats
   want nats-server command -v nats-server
+  want libmosquitto-dev pkg-config --exists libmosquitto
+  want mosquitto test -x /usr/sbin/mosquitto
   need python3-numpy "$python" -c 'import numpy'
   need python3-opencv "$python" -c 'import cv2'
   need python3-jsonschema "$python" -c 'import jsonschema'

@@ -1,6 +1,7 @@
-"""framed-link: what is seen in results reaches Home Assistant by the MQTT port of a NATS server."""
+"""framed-link: what is seen in results reaches Home Assistant over a broker of MQTT 5."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -9,40 +10,15 @@ import numpy as np
 import pytest
 
 from harness import Background, Daemon, environment, pipeline, wait_until
-from harness.mqtt import Mqtt
+from harness.mqtt import Broker, Mqtt, needs_mosquitto
 from harness.nats import LINK, Link, Server, needs_nats
 
-pytestmark = [*needs_nats, pytest.mark.memory]
+pytestmark = [*needs_nats, needs_mosquitto, pytest.mark.memory]
 
 BOXES = 4
-BASE = "framed/box/cam0"
-OCCUPIED = "homeassistant/binary_sensor/framed_box/cam0_occupied/config"
-COUNT = "homeassistant/sensor/framed_box/cam0_count/config"
-DOGS = "homeassistant/sensor/framed_box/cam0_count_big_dog/config"
-STATUS = "homeassistant/status"
-
-
-class Broker(Server):
-    """A server with an MQTT port."""
-
-    def __init__(self, place, **keys):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.mqtt_port = free.getsockname()[1]
-        super().__init__(place, server_name="broker", mqtt={"host": "127.0.0.1", "port": self.mqtt_port}, **keys)
-
-    def answers(self):
-        try:
-            socket.create_connection(("127.0.0.1", self.mqtt_port), 1).close()
-        except OSError:
-            return False
-        return super().answers()
-
-    def home(self):
-        """Home Assistant, as far as it is seen from here; says that it is there as that does when it starts."""
-        home = Mqtt(self.mqtt_port, "homeassistant/#", "framed/#")
-        home.publish(STATUS, "online")
-        return home
+BASE = "framed/cam0"
+DEVICE = "homeassistant/device/framed/cam0/config"
+STATE, AVAILABILITY = f"{BASE}/state", f"{BASE}/availability"
 
 
 @pytest.fixture
@@ -67,38 +43,55 @@ def boxes(*classes):
     return frame.tobytes()
 
 
-def home_assistant(hold="1h"):
-    return {"mqtt": {"node": "box", "pipelines": {"cam0": {"hold": hold}}}}
+def home_assistant(broker, hold="1h", **keys):
+    return {"mqtt": {"server": broker.url, "pipelines": {"cam0": {"hold": hold}}, **keys}}
+
+
+def link_to(daemon, broker, hold="1h", **keys):
+    return Link(daemon, None, **home_assistant(broker, hold, **keys))
 
 
 def state(home, condition):
-    return json.loads(home.wait(f"{BASE}/state", lambda payload: condition(json.loads(payload))))
+    return json.loads(home.wait(STATE, lambda payload: condition(json.loads(payload))))
+
+
+def entities(home, topic=DEVICE):
+    return json.loads(home.last[topic])["components"]
 
 
 def test_detections_reach_home_assistant(place, broker):
-    with Daemon(place, detector(place)) as daemon, broker.home() as home, Link(daemon, broker, **home_assistant()) as link:
+    with Daemon(place, detector(place)) as daemon, broker.home() as home, link_to(daemon, broker) as link:
         with daemon.producer() as producer:
             producer.send(boxes(1, 0, 1))
             seen = state(home, lambda state: state["count"] == 3)
             assert seen["occupied"] == "ON" and seen["labels"] == {"big_dog": 2, "cat": 1}
             assert seen["boxes"][0] == {"x": 0, "y": 10, "width": 5, "height": 20, "score": 0.5, "class": 1, "label": "Big dog"}
-            entity = json.loads(home.last[OCCUPIED])
-            assert (entity["state_topic"], entity["availability_topic"]) == (f"{BASE}/state", f"{BASE}/availability")
-            assert (entity["unique_id"], entity["device_class"]) == ("framed_box_cam0_occupied", "occupancy")
-            assert json.loads(home.last[COUNT])["value_template"] == "{{ value_json.count }}"
-            assert json.loads(home.last[DOGS])["name"] == "detections of Big dog"
-            assert json.loads(home.last[DOGS])["device"] == entity["device"]
-            assert home.last[f"{BASE}/availability"] == "online"
+            device = json.loads(home.last[DEVICE])
+            assert (device["state_topic"], device["availability_topic"]) == (STATE, AVAILABILITY)
+            assert device["device"]["identifiers"] == [BASE] and device["origin"]["name"] == "framed-link"
+            found = device["components"]
+            assert (found["occupied"]["platform"], found["occupied"]["device_class"]) == ("binary_sensor", "occupancy")
+            assert found["count"]["value_template"] == "{{ value_json.count }}"
+            assert found["count_big_dog"]["name"] == "detections of Big dog"
+            assert {entity["default_entity_id"] for entity in found.values()} == {
+                "binary_sensor.cam0_occupied", "sensor.cam0_count", "sensor.cam0_count_cat", "sensor.cam0_count_big_dog"}
+            assert found["occupied"]["unique_id"] == f"{BASE}/occupied" and "object_id" not in found["occupied"]
+            assert socket.gethostname() not in home.last[DEVICE] and "p5" in broker.log
             producer.send(boxes())
             seen = state(home, lambda state: state["count"] == 0)
             assert seen["occupied"] == "ON" and seen["labels"] == {"big_dog": 0, "cat": 0}
-        link.wait("it counts", lambda view: view["results_total"] == 2 and view["published_total"] >= 7, "mqtt")
+        link.wait("it counts", lambda view: view["results_total"] == 2 and view["published_total"] >= 4, "mqtt")
         link.process.send_signal(signal.SIGTERM)
-        home.wait(f"{BASE}/availability", lambda payload: payload == "offline")
+        home.wait(AVAILABILITY, lambda payload: payload == "offline")
+    with broker.client("#", name="later") as later:
+        later.wait(AVAILABILITY)
+        later.wait(DEVICE) if DEVICE not in later.last else None
+        assert later.retained[AVAILABILITY] == "offline" and STATE not in later.retained
+        assert later.retained[DEVICE] == home.last[DEVICE]
 
 
 def test_what_was_seen_is_held_for_a_while(place, broker):
-    with Daemon(place, detector(place)) as daemon, broker.home() as home, Link(daemon, broker, **home_assistant("100ms")):
+    with Daemon(place, detector(place)) as daemon, broker.home() as home, link_to(daemon, broker, "100ms"):
         with daemon.producer() as producer:
             producer.send(boxes(0))
             state(home, lambda state: state["occupied"] == "ON")
@@ -106,18 +99,17 @@ def test_what_was_seen_is_held_for_a_while(place, broker):
 
 
 def test_all_is_told_again_when_home_assistant_begins_anew(place, broker):
-    with Daemon(place, detector(place)) as daemon, broker.home() as home, Link(daemon, broker, **home_assistant()):
+    with Daemon(place, detector(place)) as daemon, broker.home() as home, link_to(daemon, broker):
         with daemon.producer() as producer:
             producer.send(boxes(0))
             state(home, lambda state: state["count"] == 1)
-        with Mqtt(broker.mqtt_port, "homeassistant/#", "framed/#", name="again") as again:
-            again.publish(STATUS, "online")
+        with broker.home(name="again") as again:
             assert state(again, lambda state: state["count"] == 1)["occupied"] == "ON"
-            assert again.last[OCCUPIED] == home.last[OCCUPIED] and again.last[f"{BASE}/availability"] == "online"
+            assert again.last[DEVICE] == home.last[DEVICE] and again.last[AVAILABILITY] == "online"
 
 
-def test_a_server_that_is_killed_gets_what_holds_then(place, broker):
-    with Daemon(place, detector(place)) as daemon, broker.home() as home, Link(daemon, broker, **home_assistant()) as link:
+def test_a_broker_that_is_killed_gets_what_holds_then(place, broker):
+    with Daemon(place, detector(place)) as daemon, broker.home() as home, link_to(daemon, broker) as link:
         with daemon.producer() as producer:
             producer.send(boxes(0))
             state(home, lambda state: state["count"] == 1)
@@ -128,12 +120,13 @@ def test_a_server_that_is_killed_gets_what_holds_then(place, broker):
             broker.start()
             with broker.home() as home:
                 seen = state(home, lambda state: state["count"] == 2)
-                assert seen["labels"] == {"cat": 0, "big_dog": 2} and DOGS in home.last
+                assert seen["labels"] == {"cat": 0, "big_dog": 2} and "count_big_dog" in entities(home)
 
 
 @pytest.mark.parametrize("which", ["link", "daemon"])
-def test_one_that_begins_anew_is_there_again(place, broker, which):
-    with Daemon(place, detector(place)) as daemon, broker.home() as home, Link(daemon, broker, **home_assistant()) as link:
+def test_one_that_is_killed_is_offline_until_it_starts_again(place, broker, which):
+    """Of the link the broker says so itself: its last will."""
+    with Daemon(place, detector(place)) as daemon, broker.home() as home, link_to(daemon, broker) as link:
         for count in (1, 2):
             with daemon.producer() as producer:
                 wait_until(lambda: daemon.view()["readers"] == 1, "the link reads")
@@ -141,46 +134,61 @@ def test_one_that_begins_anew_is_there_again(place, broker, which):
                 state(home, lambda state: state["count"] == count)
             if count == 1:
                 (link if which == "link" else daemon).kill()
-                if which == "daemon":
-                    home.wait(f"{BASE}/availability", lambda payload: payload == "offline")
+                home.wait(AVAILABILITY, lambda payload: payload == "offline")
                 (link if which == "link" else daemon).start()
                 daemon.wait_ready()
-        assert home.last[f"{BASE}/availability"] == "online"
+        assert home.last[AVAILABILITY] == "online"
 
 
-def test_lines_are_read_while_a_server_does_not_answer(place):
-    """As one whose machine is off: attempts last half a minute, and the pipeline's sink waits for its readers."""
+def test_lines_are_read_while_a_broker_does_not_answer(place):
+    """As one whose machine is off: the pipeline's sink waits for its readers."""
     with socket.socket() as dead, Daemon(place, detector(place)) as daemon:
-        dead.bind(("0.0.0.0", 0))
+        dead.bind(("127.0.0.1", 0))
         dead.listen()
-        nats = {"servers": [f"nats://127.0.0.{number}:{dead.getsockname()[1]}" for number in range(1, 16)]}
-        with Link(daemon, None, nats=nats, **home_assistant()) as link, daemon.producer() as producer:
+        mqtt = {"server": f"mqtt://127.0.0.1:{dead.getsockname()[1]}", "pipelines": {"cam0": {}}}
+        with Link(daemon, None, mqtt=mqtt) as link, daemon.producer() as producer:
             producer.send(boxes(0) * 1000)
             link.wait("it reads", lambda view: view["results_total"] == 1000 and not view["broker_up"], "mqtt")
-            link.kill()
 
 
-def entity(name, what):
-    return f"homeassistant/binary_sensor/framed_box/{name}_{what}/config"
+def test_a_pipeline_that_moves_stays_the_same_device(place, broker):
+    """Whatever the box that loses it says, the one that has it is believed."""
+    old, new = place / "old", place / "new"
+    old.mkdir()
+    new.mkdir()
+    with Daemon(old, detector(place)) as before, Daemon(new, detector(place)) as after, broker.home() as home:
+        with Link(before, None, mqtt={"server": broker.url}), link_to(after, broker):
+            for daemon, count in ((before, 1), (after, 2)):
+                with daemon.producer() as producer:
+                    wait_until(lambda: daemon.view()["readers"] == 1, "the link reads")
+                    producer.send(boxes(*[0] * count))
+                    state(home, lambda state: state["count"] == count)
+            device = json.loads(home.last[DEVICE])
+            before.write({"raw": pipeline(GRAY)})
+            before.command("/v1/reload")
+            home.wait(AVAILABILITY, lambda payload: payload == "offline")
+            home.wait(AVAILABILITY, lambda payload: payload == "online")
+            wait_until(lambda: '"cam0"' not in (old / "link.prom").read_text(), "the old box has let go of it")
+        home.wait(AVAILABILITY, lambda payload: payload == "offline")
+        assert json.loads(home.last[DEVICE]) == device
 
 
 def test_pipelines_are_shown_as_the_daemon_has_them(place, broker):
     """None is named: those with lines of JSON are taken, also when a reload adds one, and one that it removes is forgotten."""
     other = {"raw": pipeline(GRAY), "cam.0": detector(place, "cam.0")["cam.0"]}
     with Daemon(place, {**detector(place), **other}) as daemon, broker.home() as home:
-        with Link(daemon, broker, mqtt={"node": "box"}) as link:
+        with Link(daemon, None, mqtt={"server": broker.url}) as link:
             with daemon.producer() as producer:
                 producer.send(boxes(0))
                 assert state(home, lambda state: state["count"] == 1)["occupied"] == "ON"
-            assert json.loads(home.last[entity("cam0", "occupied")])["state_topic"] == f"{BASE}/state"
             daemon.write({**detector(place, "cam1"), **other})
             daemon.command("/v1/reload")
-            home.wait(entity("cam0", "occupied"), lambda payload: payload == "")
-            assert home.last[f"{BASE}/availability"] == "offline"
+            home.wait(AVAILABILITY, lambda payload: payload == "offline")
+            home.wait(DEVICE, lambda payload: payload == "")
             with daemon.producer("cam1") as producer:
                 producer.send(boxes(1))
-                home.wait("framed/box/cam1/state")
-            assert entity("cam1", "occupied") in home.last
+                home.wait("framed/cam1/state")
+            assert "occupied" in entities(home, DEVICE.replace("cam0", "cam1"))
             wait_until(lambda: link.metrics("cam1", "mqtt") and not link.metrics("cam0", "mqtt"), "one runs")
             assert not link.metrics("raw", "mqtt") and link.log.count("mqtt cam.0: left out: its name") == 1
             wait_until(lambda: daemon.view("cam1")["links"].get("mqtt", {}).get("connected"), "the daemon is told")
@@ -189,21 +197,77 @@ def test_pipelines_are_shown_as_the_daemon_has_them(place, broker):
 def test_without_a_daemon_nothing_is_known_of_pipelines(place, broker):
     with Daemon(place, {"raw": pipeline(GRAY)}) as daemon:
         daemon.kill()
-        with Link(daemon, broker, mqtt={"node": "box"}) as link:
+        with Link(daemon, None, mqtt={"server": broker.url}) as link:
             wait_until(lambda: "it is not known which pipelines there are: " in link.log, lambda: link.log)
             daemon.start()
             daemon.wait_ready()
             wait_until(lambda: "no pipeline has a sink with a socket and protocol: json" in link.log, lambda: link.log)
 
 
-def test_labels_of_any_alphabet_are_apart(place, broker):
-    names = ["кот", "пёс"]
-    with Daemon(place, detector(place, labels="\n".join(names))) as daemon, broker.home() as home:
-        with Link(daemon, broker, **home_assistant()), daemon.producer() as producer:
-            producer.send(boxes(0, 1, 1))
-            assert sorted(state(home, lambda state: state["count"] == 3)["labels"].values()) == [1, 2]
-            described = [json.loads(payload)["name"] for topic, payload in home.last.items() if "count_" in topic]
-            assert sorted(described) == [f"detections of {name}" for name in names]
+def test_labels_and_names_become_identities_that_home_assistant_takes(place, broker):
+    """Small letters and digits with single '_' between them: it refuses others."""
+    names, base = ["кот", "пёс", "-A  b-"], "framed/Cam--0_"
+    device = detector(place, "Cam--0_", labels="\n".join(names))
+    with Daemon(place, device) as daemon, broker.home() as home:
+        with Link(daemon, None, mqtt={"server": broker.url}), daemon.producer("Cam--0_") as producer:
+            producer.send(boxes(0, 1, 1, 2))
+            seen = json.loads(home.wait(f"{base}/state"))
+            assert sorted(seen["labels"].values()) == [1, 1, 2]
+            found = entities(home, "homeassistant/device/framed/Cam--0_/config").values()
+            assert {f"detections of {name}" for name in names} <= {entity["name"] for entity in found}
+            identities = [entity["default_entity_id"] for entity in found]
+            assert len(set(identities)) == len(identities) and "sensor.cam_0_count_a_b" in identities
+            assert all(re.fullmatch(r"(?!.+__)(?!_)[a-z_]+\.(?!_)[\da-z_]+(?<!_)", identity) for identity in identities)
+
+
+# -- brokers ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_wants_a_password_and_speaks_tls(place):
+    def run(*words):
+        subprocess.run(words, check=True, capture_output=True, cwd=place)
+    run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "key.pem", "-out", "ca.pem",
+        "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost")
+    run("mosquitto_passwd", "-c", "-b", "passwords", "framed", "right word")
+    (place / "key.pem").chmod(0o644)
+    (place / "password").write_text("wrong\n")
+    lines = ("allow_anonymous false", f"password_file {place}/passwords", f"certfile {place}/ca.pem", f"keyfile {place}/key.pem")
+    with Broker(place, *lines) as broker, Daemon(place, detector(place)) as daemon:
+        broker.url = broker.url.replace("mqtt://", "mqtts://")
+        login = {"user": "framed", "password": "password"}
+        with link_to(daemon, broker, **login) as link:
+            wait_until(lambda: "certificate" in link.log.lower() or "tls" in link.log.lower(), lambda: link.log)
+        with link_to(daemon, broker, tls={"ca": "ca.pem"}) as link:
+            wait_until(lambda: "it wants a user and a password" in link.log, lambda: link.log)
+        with link_to(daemon, broker, tls={"ca": "ca.pem"}, **login) as link:
+            wait_until(lambda: "it refuses the user or the password" in link.log, lambda: link.log)
+            (place / "password").write_text("right word\n")
+            link.wait_up("mqtt")
+
+
+class Port(Server):
+    """A NATS server with an MQTT port, which speaks 3.1.1."""
+
+    def __init__(self, place, host="127.0.0.1", **keys):
+        super().__init__(place, server_name="broker", mqtt={"host": host, "port": 1883}, host=host, **keys)
+
+
+def test_a_broker_that_refuses_mqtt_5_is_named(place):
+    with Port(place, "127.0.0.83"), Daemon(place, detector(place)) as daemon:
+        with Link(daemon, None, mqtt={"server": "mqtt://127.0.0.83", "pipelines": {"cam0": {}}}) as link:
+            wait_until(lambda: "it refuses MQTT 5; use a broker that speaks it" in link.log, lambda: link.log)
+
+
+def test_the_old_form_works_with_the_port_of_nats(place):
+    with Port(place, "127.0.0.84") as server, Daemon(place, detector(place)) as daemon:
+        with Link(daemon, server, mqtt={"node": "box"}) as link, daemon.producer() as producer:
+            link.wait_up("mqtt")
+            producer.send(boxes(0))
+            link.wait("it tells", lambda view: view["published_total"] >= 3, "mqtt")
+            with Mqtt(1883, "#", version=4, host="127.0.0.84") as home:
+                home.publish("homeassistant/status", "online")
+                home.wait(STATE)
+            assert "mqtt: no 'server' is named" in link.log and "'node' is not used any more" in link.log
 
 
 GRAY = {"pixels": "gray", "width": 64, "height": 48}
@@ -211,7 +275,7 @@ GRAY = {"pixels": "gray", "width": 64, "height": 48}
 
 def test_motion_is_a_motion_sensor(place, broker):
     entry = pipeline(GRAY, stages=[{"motion": {"output": "boxes", "cell": 8, "boxes": 4}}], sink={"protocol": "json"})
-    with Daemon(place, {"cam0": entry}) as daemon, broker.home() as home, Link(daemon, broker, **home_assistant()):
+    with Daemon(place, {"cam0": entry}) as daemon, broker.home() as home, link_to(daemon, broker):
         with daemon.producer() as producer:
             picture = np.zeros((48, 64), np.uint8)
             producer.send(picture.tobytes())
@@ -219,22 +283,22 @@ def test_motion_is_a_motion_sensor(place, broker):
             picture[16:24, 8:32] = 200
             producer.send(picture.tobytes())
             assert state(home, lambda state: state["count"] == 1)["changed"] == 0.0625
-            assert json.loads(home.last[OCCUPIED])["device_class"] == "motion"
+            assert entities(home)["occupied"]["device_class"] == "motion"
 
 
 def test_the_best_class_is_a_sensor(place, broker):
     entry = pipeline({"dtype": "float32", "shape": [8]}, stages=[{"top": {"k": 2}}], sink={"protocol": "json"})
-    with Daemon(place, {"cam0": entry}) as daemon, broker.home() as home, Link(daemon, broker, **home_assistant()):
+    with Daemon(place, {"cam0": entry}) as daemon, broker.home() as home, link_to(daemon, broker):
         with daemon.producer() as producer:
             producer.send(np.float32([0, 0, 5, 0, 0, 1, 0, 0]).tobytes())
             assert state(home, lambda state: state["class"] == "2")["score"] > 0.5
-            assert OCCUPIED not in home.last and "homeassistant/sensor/framed_box/cam0_class/config" in home.last
+            assert sorted(entities(home)) == ["class", "score"]
 
 
 @pytest.mark.parametrize("protocol", ["json", "raw"])
 def test_what_says_of_no_detections_is_said_so_once(place, broker, protocol):
     entry = pipeline(GRAY, stages=["stats"], sink={"protocol": protocol})
-    with Daemon(place, {"cam0": entry}) as daemon, Link(daemon, broker, **home_assistant()) as link:
+    with Daemon(place, {"cam0": entry}) as daemon, link_to(daemon, broker) as link:
         with daemon.producer() as producer:
             sending = Background(producer.send, bytes(range(256)) * 12 * 1200)
             wait_until(lambda: "nothing is seen in what" in link.log, lambda: link.log)
@@ -246,31 +310,35 @@ def test_what_says_of_no_detections_is_said_so_once(place, broker, protocol):
 # -- configuration ----------------------------------------------------------------------------------------------------
 
 
-def check(place, mqtt):
+def check(place, mqtt, nats=""):
     file = place / "link.yaml"
-    file.write_text(f"nats: {{servers: [nats://127.0.0.1:4222]}}\nmqtt: {mqtt}\n")
+    file.write_text(f"{nats}mqtt: {mqtt}\n")
     return subprocess.run([LINK, "-c", file, "--check"], capture_output=True, text=True, check=False, env=environment())
 
 
 def test_a_check_says_where_detections_would_go(place):
-    done = check(place, "{node: box, pipelines: {cam0: {}}}")
+    done = check(place, "{server: mqtt://home, pipelines: {cam0: {}}}")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "pipeline cam0 at /run/framed/cam0.out.sock -> framed/box/cam0, announced under homeassistant\n"
+    assert done.stdout == ("pipeline cam0 at /run/framed/cam0.out.sock -> mqtt://home, framed/cam0, announced under homeassistant\n")
 
 
-def test_a_check_says_that_pipelines_are_asked_for(place):
-    done = check(place, "{prefix: home, node: box}")
-    assert (done.returncode, done.stderr) == (0, "")
+def test_a_check_says_that_pipelines_are_asked_for_and_names_the_old_form(place):
+    done = check(place, "{prefix: home, topic: site}", "nats: {servers: ['nats://me@[::1]:4222']}\n")
+    assert done.returncode == 0 and "write mqtt: {server: mqtt://HOST:1883}" in done.stderr
     assert done.stdout == ("every pipeline of the daemon at /run/framed/status.sock whose sink has a socket and protocol: json -> "
-                           "framed/box/PIPELINE, announced under home\n")
+                           "mqtt://[::1]:1883, site/PIPELINE, announced under home\n")
 
 
 @pytest.mark.parametrize("mqtt,text", [
-    ("{pipelines: {cam0: {hodl: 5s}}}", "2:27: unknown key 'hodl' in mqtt 'cam0'"),
-    ("{pipelines: {cam.0: {}}}", "2:20: 'cam.0' is not a name that 'name' can have"),
-    ("{prefix: a/b, pipelines: {cam0: {}}}", "2:16: 'a/b' is not a name that 'prefix' can have"),
-    ("{pipelines: {cam0: {hold: 0s}}}", "2:33: 'hold'"),
-    ("{pipelines: {}}", "there are no 'sinks', 'sources' or pipelines of 'mqtt'"),
+    ("{server: mqtt://a, pipelines: {cam0: {hodl: 5s}}}", "1:45: unknown key 'hodl' in mqtt 'cam0'"),
+    ("{server: mqtt://a, pipelines: {cam.0: {}}}", "1:38: 'cam.0' is not a name that 'name' can have"),
+    ("{server: mqtt://a, prefix: a/b}", "1:34: 'a/b' is not a name that 'prefix' can have"),
+    ("{server: mqtt://a, pipelines: {cam0: {hold: 0s}}}", "1:51: 'hold'"),
+    ("{server: mqtt://a, pipelines: {}}", "there are no 'sinks', 'sources' or pipelines of 'mqtt'"),
+    ("{server: nats://a}", "1:16: 'nats://a' is not the address of a broker"),
+    ("{server: 'mqtt://a:99999'}", "is not the address of a broker"),
+    ("{server: 'mqtt://me:word@a'}", "is not the address of a broker"),
+    ("{}", "'mqtt' needs 'server'"),
 ])
 def test_a_mistake_in_mqtt_has_its_place(place, mqtt, text):
     done = check(place, mqtt)

@@ -1,74 +1,95 @@
 #include "tools/link/homeassistant.h"
 
+#include <ctype.h>
 #include <stdio.h>
+#include <string.h>
 
-struct description {
+struct device {
   const struct settings *settings;
   const struct link_settings *link;
-  void (*publish)(void *context, const char *subject, const json_t *document);
-  void *context;
+  json_t *components;
 };
 
 void homeassistant_topic(const struct settings *settings, const struct link_settings *link, const char *what,
-                         char subject[TOPIC]) {
-  snprintf(subject, TOPIC, "framed.%.64s.%.64s.%s", settings->mqtt_node, link->name, what);
+                         char topic[TOPIC]) {
+  snprintf(topic, TOPIC, "%.100s/%.100s/%s", settings->mqtt_topic, link->name, what);
 }
 
-/* As MQTT has it. */
-static json_t *topic(const struct description *all, const char *what) {
-  return json_sprintf("framed/%.64s/%.64s/%s", all->settings->mqtt_node, all->link->name, what);
+void homeassistant_device_topic(const struct settings *settings, const struct link_settings *link, char topic[TOPIC]) {
+  snprintf(topic, TOPIC, "%.100s/device/%.100s/%.100s/config", settings->mqtt_prefix, settings->mqtt_topic, link->name);
 }
 
-/* An entity of the pipeline, which is a device of its own there. Takes `value`, the template of its state, and `extra`, further
- * keys. */
-static void describe(const struct description *all, const char *component, const char *id, json_t *name, json_t *value,
-                     json_t *extra) {
-  const char *node = all->settings->mqtt_node, *pipeline = all->link->name;
-  char subject[TOPIC];
-  json_t *document =
-      json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:{s:[o], s:o, s:s, s:s}}", "name", name, "unique_id",
-                json_sprintf("framed_%s_%s_%s", node, pipeline, id), "object_id", json_sprintf("%s_%s", pipeline, id),
-                "state_topic", topic(all, "state"), "json_attributes_topic", topic(all, "state"), "availability_topic",
-                topic(all, "availability"), "value_template", value, "expire_after", HOMEASSISTANT_EXPIRES_S, "device",
-                "identifiers", json_sprintf("framed_%s_%s", node, pipeline), "name", json_sprintf("framed %s", pipeline),
-                "manufacturer", "framed", "sw_version", FRAMED_VERSION);
-  snprintf(subject, sizeof subject, "%.64s.%s.framed_%.64s.%.64s_%s.config", all->settings->mqtt_prefix, component, node,
-           pipeline, id);
-  if (document && json_object_update(document, extra) == 0) {
-    all->publish(all->context, subject, document);
+void homeassistant_birth_topic(const struct settings *settings, char topic[TOPIC]) {
+  snprintf(topic, TOPIC, "%.100s/status", settings->mqtt_prefix);
+}
+
+/* "PLATFORM.PIPELINE_ID", of what Home Assistant takes: small letters, digits, and single '_' between them. It refuses an
+ * entity whose name has anything else. */
+static json_t *entity_id(const char *platform, const char *pipeline, const char *id) {
+  char raw[256], name[256];
+  size_t length = 0;
+  snprintf(raw, sizeof raw, "%.100s_%.100s", pipeline, id);
+  for (const char *at = raw; *at; at++) {
+    bool good = isalnum((unsigned char)*at);
+    if (good || (length > 0 && name[length - 1] != '_')) {
+      name[length++] = (char)(good ? tolower((unsigned char)*at) : '_');
+    }
   }
-  json_decref(document);
+  length -= length > 0 && name[length - 1] == '_';
+  return json_sprintf("%s.%.*s", platform, (int)length, name);
+}
+
+/* Takes `value`, the template of the entity's state, and `extra`, further keys. */
+static void add(const struct device *device, const char *platform, const char *id, json_t *name, json_t *value, json_t *extra) {
+  char state[TOPIC];
+  homeassistant_topic(device->settings, device->link, "state", state);
+  json_t *entity = json_pack("{s:s, s:o, s:o, s:o, s:s, s:o, s:i}", "platform", platform, "name", name, "unique_id",
+                             json_sprintf("%s/%s/%s", device->settings->mqtt_topic, device->link->name, id),
+                             "default_entity_id", entity_id(platform, device->link->name, id), "json_attributes_topic", state,
+                             "value_template", value, "expire_after", HOMEASSISTANT_EXPIRES_S);
+  json_object_update(entity, extra);
+  json_object_set_new(device->components, id, entity);
   json_decref(extra);
 }
 
-static void describe_count(const struct description *all, const char *id, json_t *name, json_t *value) {
-  describe(all, "sensor", id, name, value, json_pack("{s:s}", "state_class", "measurement"));
+static void add_count(const struct device *device, const char *id, json_t *name, json_t *value) {
+  add(device, "sensor", id, name, value, json_pack("{s:s}", "state_class", "measurement"));
 }
 
 /* One for each label that was seen. */
-static void describe_labels(const struct description *all, json_t *labels) {
+static void add_labels(const struct device *device, const json_t *labels) {
   const char *slug;
   json_t *label;
-  json_object_foreach(labels, slug, label) {
+  json_object_foreach((json_t *)labels, slug, label) {
     char id[DETECTIONS_SLUG + 16];
     snprintf(id, sizeof id, "count_%s", slug);
-    describe_count(all, id, json_sprintf("detections of %s", json_string_value(label)),
-                   json_sprintf("{{ value_json.labels['%s'] | default(0) }}", id + sizeof "count_" - 1));
+    add_count(device, id, json_sprintf("detections of %s", json_string_value(label)),
+              json_sprintf("{{ value_json.labels['%s'] | default(0) }}", slug));
   }
 }
 
-void homeassistant_describe(const struct settings *settings, const struct link_settings *link, enum detections_kind kind,
-                            json_t *labels, void (*publish)(void *context, const char *subject, const json_t *document),
-                            void *context) {
-  const struct description all = {settings, link, publish, context};
+static void add_entities(const struct device *device, enum detections_kind kind, const json_t *labels) {
   if (kind == DETECTIONS_CLASSES) {
-    describe(&all, "sensor", "class", json_string("class"), json_string("{{ value_json.class }}"), json_object());
-    describe_count(&all, "score", json_string("score"), json_string("{{ value_json.score }}"));
+    add(device, "sensor", "class", json_string("class"), json_string("{{ value_json.class }}"), json_object());
+    add_count(device, "score", json_string("score"), json_string("{{ value_json.score }}"));
   } else if (kind != DETECTIONS_NONE) {
     const char *class = kind == DETECTIONS_MOTION ? "motion" : "occupancy";
-    describe(&all, "binary_sensor", "occupied", json_string(class), json_string("{{ value_json.occupied }}"),
-             json_pack("{s:s}", "device_class", class));
-    describe_count(&all, "count", json_string("detections"), json_string("{{ value_json.count }}"));
-    describe_labels(&all, labels);
+    add(device, "binary_sensor", "occupied", json_string(class), json_string("{{ value_json.occupied }}"),
+        json_pack("{s:s}", "device_class", class));
+    add_count(device, "count", json_string("detections"), json_string("{{ value_json.count }}"));
+    add_labels(device, labels);
   }
+}
+
+json_t *homeassistant_device(const struct settings *settings, const struct link_settings *link, enum detections_kind kind,
+                             const json_t *labels) {
+  const struct device device = {settings, link, json_object()};
+  char state[TOPIC], availability[TOPIC];
+  homeassistant_topic(settings, link, "state", state);
+  homeassistant_topic(settings, link, "availability", availability);
+  add_entities(&device, kind, labels);
+  return json_pack("{s:{s:[o], s:o, s:s, s:s}, s:{s:s, s:s}, s:s, s:s, s:o}", "device", "identifiers",
+                   json_sprintf("%s/%s", settings->mqtt_topic, link->name), "name", json_sprintf("framed %s", link->name),
+                   "manufacturer", "framed", "sw_version", FRAMED_VERSION, "origin", "name", "framed-link", "sw_version",
+                   FRAMED_VERSION, "state_topic", state, "availability_topic", availability, "components", device.components);
 }

@@ -1,7 +1,8 @@
 /*
- * What Home Assistant is told so that it makes entities of a pipeline: one message each, on topics of its discovery.
+ * What Home Assistant is told of a pipeline, so that it makes a device with entities of it: one document on one topic of its
+ * discovery (Home Assistant 2024.11 and later).
  *
- * Topics are written as subjects of NATS, with '.' where MQTT has '/': the server's MQTT port takes one for the other.
+ * Nothing here names the machine: a camera whose pipeline moves to another box stays the same device, with its history.
  */
 #ifndef FRAMED_TOOLS_LINK_HOMEASSISTANT_H
 #define FRAMED_TOOLS_LINK_HOMEASSISTANT_H
@@ -11,13 +12,16 @@
 
 enum { TOPIC = 320, HOMEASSISTANT_EXPIRES_S = 30 }; /* a state that is not told again within that time is unknown */
 
-/* "framed.NODE.PIPELINE.WHAT" */
+/* "TOPIC/PIPELINE/WHAT" */
 void homeassistant_topic(const struct settings *settings, const struct link_settings *link, const char *what,
-                         char subject[TOPIC]);
+                         char topic[TOPIC]);
+/* Where the document belongs: an empty one removes the device. */
+void homeassistant_device_topic(const struct settings *settings, const struct link_settings *link, char topic[TOPIC]);
+/* Where Home Assistant says "online" when it has started. */
+void homeassistant_birth_topic(const struct settings *settings, char topic[TOPIC]);
 
-/* Calls `publish` for each entity with its document, which is not the callee's. `labels`: see detections.h. */
-void homeassistant_describe(const struct settings *settings, const struct link_settings *link, enum detections_kind kind,
-                            json_t *labels, void (*publish)(void *context, const char *subject, const json_t *document),
-                            void *context);
+/* The document, the caller's. `labels`: see detections.h. NULL: no memory. */
+json_t *homeassistant_device(const struct settings *settings, const struct link_settings *link, enum detections_kind kind,
+                             const json_t *labels);
 
 #endif

@@ -143,12 +143,12 @@ void link_hear_broker(struct link *link, bool answers) {
   }
 }
 
-bool link_seeks_broker(const struct link *link, int64_t now) {
+static bool seeks_broker(const struct link *link, int64_t now) {
   return !link->broker.connection && is_due(&link->to_broker, now) && !link->stopping;
 }
 
 /* What the server refuses is told to nobody else. */
-void link_turn_broker(struct link *link, const struct pollfd polls[BROKER_POLLS]) {
+static void turn_broker(struct link *link, const struct pollfd polls[BROKER_POLLS]) {
   const char *refusal;
   bool there = broker_turn(&link->broker, polls);
   while ((refusal = broker_refusal(&link->broker))) {
@@ -225,7 +225,7 @@ static void seek_daemon(struct link *link) {
  */
 static void keep_sides(struct link *link, int64_t now) {
   bool drops = !link->settings->is_source && link->settings->overload == LINK_DROP;
-  if (link_seeks_broker(link, now)) {
+  if (seeks_broker(link, now)) {
     link_meet_broker(link, broker_connect(&link->broker, link->settings));
   }
   bool answers = link->broker.connection && !link->silent;
@@ -239,7 +239,7 @@ static void keep_sides(struct link *link, int64_t now) {
 
 /* -- turns ------------------------------------------------------------------------------------------------------------- */
 
-int link_patience_ms(const struct link *link, int64_t until) {
+static int patience_ms(const struct link *link, int64_t until) {
   int64_t now = link_clock();
   int64_t latest = now + TURN_LONGEST < until ? now + TURN_LONGEST : until;
   if (!link->broker.connection && link->to_broker.next < latest) {
@@ -275,8 +275,8 @@ static void turn(struct link *link) {
   bool waits = arm_client(link, &polls[BROKER_POLLS]);
   broker_arm(&link->broker, polls);
   polls[BROKER_POLLS + 1] = (struct pollfd){.fd = link->stopping ? -1 : link->stop, .events = POLLIN};
-  poll(polls, POLLS, waits ? link_patience_ms(link, until) : 0);
-  link_turn_broker(link, polls);
+  poll(polls, POLLS, waits ? patience_ms(link, until) : 0);
+  turn_broker(link, polls);
   while ((message = broker_take(&link->broker))) {
     link->kind->take_message(link, message);
   }

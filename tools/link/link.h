@@ -112,13 +112,9 @@ void link_taken(struct link *link);
 /* Whether the broker answers what it is sent. A sink that drops stays away from the pipeline while it does not. */
 void link_hear_broker(struct link *link, bool answers);
 
-/* For a kind that turns by itself: whether it is time for broker_connect(); what follows from its answer; does what poll() says
- * of the broker; says why there is no pipeline, when that begins; and how long to wait for something that is due then at the
- * latest. */
-bool link_seeks_broker(const struct link *link, int64_t now);
+/* For a kind that turns by itself: what follows from its attempt to connect to the broker, or from the connection's loss, with
+ * `broker.why`; and says why there is no pipeline, when that begins. */
 void link_meet_broker(struct link *link, bool connected);
-void link_turn_broker(struct link *link, const struct pollfd polls[BROKER_POLLS]);
 void link_miss_daemon(struct link *link, const char *why);
-int link_patience_ms(const struct link *link, int64_t until);
 
 #endif

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "tools/link/found.h"
+#include "tools/link/mqtt_client.h"
 #include "tools/link/tell.h"
 
 enum { STATUS_OK = 0, STATUS_USAGE = 64, STATUS_INTERNAL = 70, STATUS_CONFIG = 78, EVERY_MS = 1000 };
@@ -144,6 +145,7 @@ static int open_stop(void) {
 
 static int run(const struct settings *settings) {
   signal(SIGPIPE, SIG_IGN);
+  mqtt_client_init();
   int stop = open_stop(), stop_sinks = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   struct fleet *fleet = fleet_new(settings);
   bool fine = stop >= 0 && stop_sinks >= 0 && fleet && nats_Open(-1) == NATS_OK && start_links(fleet, stop, stop_sinks);
@@ -165,8 +167,8 @@ static void describe(const struct settings *settings) {
   for (unsigned i = 0; i < settings->link_count; i++) {
     const struct link_settings *link = &settings->links[i];
     if (link->is_mqtt) {
-      printf("pipeline %s at %s -> framed/%s/%s, announced under %s\n", link->name, link->socket, settings->mqtt_node,
-             link->name, settings->mqtt_prefix);
+      printf("pipeline %s at %s -> %s, %s/%s, announced under %s\n", link->name, link->socket, settings->mqtt_server,
+             settings->mqtt_topic, link->name, settings->mqtt_prefix);
     } else if (link->is_source) {
       printf("stream %s (%s), consumer %s -> pipeline %s at %s\n", link->stream, link->subject, link->consumer, link->name,
              link->socket);
@@ -177,10 +179,26 @@ static void describe(const struct settings *settings) {
     }
   }
   if (settings->mqtt_all) {
-    printf(
-        "every pipeline of the daemon at %s whose sink has a socket and protocol: json -> framed/%s/PIPELINE, announced under "
-        "%s\n",
-        settings->status, settings->mqtt_node, settings->mqtt_prefix);
+    printf("every pipeline of the daemon at %s whose sink has a socket and protocol: json -> %s, %s/PIPELINE, announced under "
+           "%s\n",
+           settings->status, settings->mqtt_server, settings->mqtt_topic, settings->mqtt_prefix);
+  }
+}
+
+/* What is accepted, and should be written otherwise. */
+static void say_old_forms(const struct settings *settings) {
+  if (settings->mqtt_old) {
+    fprintf(
+        stderr,
+        "framed-link: mqtt: no 'server' is named, so the MQTT port of the NATS server is used, %s. It speaks MQTT 3.1.1, which "
+        "Home Assistant drops in 2027.1. Install a broker such as mosquitto, and write mqtt: {server: mqtt://HOST:1883}\n",
+        settings->mqtt_server);
+  }
+  if (settings->mqtt_node) {
+    fprintf(
+        stderr,
+        "framed-link: mqtt: 'node' is not used any more, so that a pipeline that moves to another box stays the same device. "
+        "Remove it. Where boxes have different cameras of one name, write a 'topic' of its own for each\n");
   }
 }
 
@@ -191,9 +209,11 @@ static int load_and_run(const char *file, bool check) {
   if (!settings) {
     fputs(errors ? config_errors_text(errors) : "framed-link: no memory\n", stderr);
   } else if (check) {
+    say_old_forms(settings);
     describe(settings);
     status = fflush(stdout) == 0 ? STATUS_OK : STATUS_INTERNAL;
   } else {
+    say_old_forms(settings);
     status = run(settings);
   }
   settings_free(settings);

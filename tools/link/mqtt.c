@@ -1,10 +1,15 @@
 /*
- * Detections of a pipeline for Home Assistant, over the MQTT port of a NATS server: for it, plain messages of NATS are those of
- * MQTT, though none that it retains.
+ * Detections of a pipeline for Home Assistant, over the user's broker of MQTT.
  *
- * So everything is told again when it may be missing: entities whenever Home Assistant says that it is there and on each new
- * connection, the state every few seconds. A state that is not told again expires there, which is how a link that was killed is
- * noticed. Where there is no broker, lines are read as ever, and what is told then is what holds then.
+ * The description of the device and its availability are retained: Home Assistant finds them whenever it starts. If this
+ * process or its machine dies, the broker itself says that the pipeline is offline. The state is not retained; it is told every
+ * few seconds and expires.
+ *
+ * A pipeline that moves to another box stays the same device, so two boxes may speak for it for a while. So each listens to
+ * what is said of its pipeline: one that has the pipeline contradicts another that says it is offline or removes the device.
+ *
+ * Lines are read whether or not there is a broker, since the pipeline may wait for who reads them: a thread of its own
+ * connects. After an outage the link tells what holds then.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,38 +19,50 @@
 #include "tools/link/homeassistant.h"
 #include "tools/link/lines.h"
 #include "tools/link/link.h"
+#include "tools/link/mqtt_client.h"
 
 #define TELL_EVERY  (1000 * MS)  /* counts and boxes; that it is occupied or not is told at once */
 #define AGAIN_EVERY (10000 * MS) /* a third of what a state is good for */
+#define OBJECTION   (1000 * MS)  /* how long another box has to say that it has the pipeline */
 
-enum { SEEKING_MS = 50 }; /* how often it is looked whether there is a broker now */
+enum { SEEKING_MS = 50, WAIT_MS = 1000 }; /* how often it is looked whether there is a broker now; and whether it lives */
 enum attempt { ATTEMPT_LASTS, ATTEMPT_FAILED, ATTEMPT_CONNECTED };
 
 struct mqtt {
   struct lines lines;
-  pthread_t seeker; /* connects to the broker, while `seeks`: then it alone has that */
+  struct mqtt_client client;
+  pthread_t seeker; /* connects the client, while `seeks`: then it alone has that */
   bool seeks;
-  _Atomic int attempt;     /* enum attempt */
-  natsSubscription *birth; /* of Home Assistant */
+  _Atomic int attempt; /* enum attempt */
+  char state[TOPIC], availability[TOPIC], device[TOPIC], birth[TOPIC];
   json_t *labels;
   struct detections latest;
   int64_t seen, told; /* when there was a detection, and when the state was published; 0: never */
   bool occupied;      /* as was published */
   bool changed;       /* the state, since then */
   bool described, useless;
+  bool elsewhere; /* another box has said that it has the pipeline */
 };
+
+static void take_word(void *context, const char *topic, const char *payload, size_t length);
 
 static bool mqtt_open(struct link *link) {
   struct mqtt *mqtt = link->state = calloc(1, sizeof *mqtt);
   if (mqtt) {
+    const struct settings *settings = link->broker.settings;
     mqtt->labels = json_object();
+    mqtt->client.take = take_word;
+    mqtt->client.context = link;
+    homeassistant_topic(settings, link->settings, "state", mqtt->state);
+    homeassistant_topic(settings, link->settings, "availability", mqtt->availability);
+    homeassistant_device_topic(settings, link->settings, mqtt->device);
+    homeassistant_birth_topic(settings, mqtt->birth);
   }
   return mqtt && mqtt->labels && lines_init(&mqtt->lines);
 }
 
 static void mqtt_close(struct link *link) {
   struct mqtt *mqtt = link->state;
-  natsSubscription_Destroy(mqtt->birth);
   lines_free(&mqtt->lines);
   json_decref(mqtt->labels);
   json_decref(mqtt->latest.state);
@@ -54,25 +71,39 @@ static void mqtt_close(struct link *link) {
 
 /* -- out --------------------------------------------------------------------------------------------------------------- */
 
-static void publish(struct link *link, const char *subject, const char *text) {
-  if (natsConnection_Publish(link->broker.connection, subject, text, (int)strlen(text)) == NATS_OK) {
+static void publish(struct link *link, const char *topic, const char *text, bool retained) {
+  struct mqtt *mqtt = link->state;
+  if (mqtt_client_publish(&mqtt->client, topic, text, retained)) {
     link_count(link, COUNT_PUBLISHED, 1);
   }
 }
 
-static void publish_document(void *context, const char *subject, const json_t *document) {
+static void publish_document(struct link *link, const char *topic, const json_t *document, bool retained) {
   char *text = json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(9));
   if (text) {
-    publish(context, subject, text);
+    publish(link, topic, text, retained);
   }
   free(text);
 }
 
+/* Whether this box has the pipeline. */
+static bool is_there(const struct link *link) {
+  const struct mqtt *mqtt = link->state;
+  return mqtt->lines.fd >= 0 && !link->stopping;
+}
+
 static void tell_availability(struct link *link) {
   const struct mqtt *mqtt = link->state;
-  char subject[TOPIC];
-  homeassistant_topic(link->broker.settings, link->settings, "availability", subject);
-  publish(link, subject, mqtt->lines.fd >= 0 && !link->stopping ? "online" : "offline");
+  publish(link, mqtt->availability, is_there(link) ? "online" : "offline", true);
+}
+
+static void tell_device(struct link *link) {
+  const struct mqtt *mqtt = link->state;
+  json_t *document = homeassistant_device(link->broker.settings, link->settings, mqtt->latest.kind, mqtt->labels);
+  if (document) {
+    publish_document(link, mqtt->device, document, true);
+  }
+  json_decref(document);
 }
 
 static bool is_occupied(const struct link *link, int64_t now) {
@@ -82,25 +113,23 @@ static bool is_occupied(const struct link *link, int64_t now) {
 
 static void tell_state(struct link *link, int64_t now) {
   struct mqtt *mqtt = link->state;
-  char subject[TOPIC];
   mqtt->occupied = is_occupied(link, now);
   mqtt->told = now;
   mqtt->changed = false;
   json_object_set_new(mqtt->latest.state, "occupied", json_string(mqtt->occupied ? "ON" : "OFF"));
-  homeassistant_topic(link->broker.settings, link->settings, "state", subject);
-  publish_document(link, subject, mqtt->latest.state);
+  publish_document(link, mqtt->state, mqtt->latest.state, false);
 }
 
 /* Tells what is due; returns when something is next. */
 static int64_t mqtt_turn(struct link *link, int64_t now) {
   struct mqtt *mqtt = link->state;
-  if (mqtt->seeks || !link->broker.connection || !mqtt->latest.state) {
+  if (mqtt->seeks || !mqtt->client.library || !mqtt->latest.state) {
     return INT64_MAX;
   }
   if (!mqtt->described) {
     mqtt->described = true;
     mqtt->told = 0;
-    homeassistant_describe(link->broker.settings, link->settings, mqtt->latest.kind, mqtt->labels, publish_document, link);
+    tell_device(link);
     tell_availability(link);
   }
   if (mqtt->lines.fd < 0) {
@@ -181,33 +210,42 @@ static void read_lines(struct link *link, int64_t now) {
   }
 }
 
-/* Home Assistant says "online" when it has started, and then knows nothing. */
-static void take_birth(struct mqtt *mqtt) {
-  natsMsg *message = NULL;
-  while (mqtt->birth && natsSubscription_NextMsg(&message, mqtt->birth, 0) == NATS_OK) {
-    if (natsMsg_GetDataLength(message) == 6 && memcmp(natsMsg_GetData(message), "online", 6) == 0) {
-      mqtt->described = false;
-    }
-    natsMsg_Destroy(message);
+/* A message of Home Assistant, which knows nothing when it has started, or of another box, about this pipeline. */
+static void take_word(void *context, const char *topic, const char *payload, size_t length) {
+  struct link *link = context;
+  struct mqtt *mqtt = link->state;
+  bool online = length == 6 && memcmp(payload, "online", length) == 0;
+  if (strcmp(topic, mqtt->availability) == 0) {
+    mqtt->elsewhere = online;
   }
+  bool again = strcmp(topic, mqtt->birth) == 0          ? online
+               : strcmp(topic, mqtt->availability) == 0 ? !online && is_there(link)
+                                                        : length == 0 && is_there(link);
+  mqtt->described = mqtt->described && !again;
 }
+
+/* -- the broker -------------------------------------------------------------------------------------------------------- */
 
 static void mqtt_broker_there(struct link *link) {
   struct mqtt *mqtt = link->state;
-  char subject[128];
-  natsSubscription_Destroy(mqtt->birth);
-  mqtt->birth = NULL;
-  mqtt->described = false;
-  snprintf(subject, sizeof subject, "%.64s.status", link->broker.settings->mqtt_prefix);
-  if (natsConnection_SubscribeSync(&mqtt->birth, link->broker.connection, subject) != NATS_OK) {
-    link_say(link, "cannot subscribe to %s: %s", subject, nats_GetLastError(NULL));
+  const char *const topics[] = {mqtt->birth, mqtt->availability, mqtt->device};
+  for (size_t i = 0; i < sizeof topics / sizeof *topics; i++) {
+    mqtt_client_subscribe(&mqtt->client, topics[i]);
   }
+  mqtt->described = false;
+}
+
+static void lose_broker(struct link *link) {
+  struct mqtt *mqtt = link->state;
+  mqtt_client_disconnect(&mqtt->client);
+  snprintf(link->broker.why, sizeof link->broker.why, "%s", mqtt->client.why);
+  link_meet_broker(link, false);
 }
 
 static void *seek_broker(void *closure) {
   struct link *link = closure;
   struct mqtt *mqtt = link->state;
-  bool connected = broker_connect(&link->broker, link->settings);
+  bool connected = mqtt_client_connect(&mqtt->client, link->broker.settings, mqtt->availability, link->stop);
   atomic_store(&mqtt->attempt, connected ? ATTEMPT_CONNECTED : ATTEMPT_FAILED);
   return NULL;
 }
@@ -216,55 +254,77 @@ static void end_seeking(struct link *link) {
   struct mqtt *mqtt = link->state;
   pthread_join(mqtt->seeker, NULL);
   mqtt->seeks = false;
-  link_meet_broker(link, atomic_load(&mqtt->attempt) == ATTEMPT_CONNECTED);
+  if (atomic_load(&mqtt->attempt) == ATTEMPT_CONNECTED) {
+    link_meet_broker(link, true);
+  } else {
+    lose_broker(link);
+  }
 }
 
-/* A thread of its own connects: that takes seconds where a server's machine is off, and a pipeline may wait for who reads its
- * lines. */
 static void keep_broker(struct link *link, int64_t now) {
   struct mqtt *mqtt = link->state;
   if (mqtt->seeks && atomic_load(&mqtt->attempt) != ATTEMPT_LASTS) {
     end_seeking(link);
-  } else if (!mqtt->seeks && link_seeks_broker(link, now)) {
+  } else if (!mqtt->seeks && !mqtt->client.library && now >= link->to_broker.next && !link->stopping) {
     atomic_store(&mqtt->attempt, ATTEMPT_LASTS);
     mqtt->seeks = pthread_create(&mqtt->seeker, NULL, seek_broker, link) == 0;
     if (!mqtt->seeks) {
-      snprintf(link->broker.why, sizeof link->broker.why, "no memory for a thread that connects");
-      link_meet_broker(link, false);
+      snprintf(mqtt->client.why, sizeof mqtt->client.why, "no memory for a thread that connects");
+      lose_broker(link);
     }
   }
 }
 
 /* -- turns ------------------------------------------------------------------------------------------------------------- */
 
+static int patience_ms(const struct link *link, int64_t until) {
+  const struct mqtt *mqtt = link->state;
+  int64_t now = link_clock(), latest = now + WAIT_MS * MS < until ? now + WAIT_MS * MS : until;
+  if (!mqtt->client.library && link->to_broker.next < latest) {
+    latest = link->to_broker.next;
+  }
+  if (mqtt->lines.fd < 0 && link->to_daemon.next < latest) {
+    latest = link->to_daemon.next;
+  }
+  return latest > now ? (int)((latest - now + MS - 1) / MS) : 0;
+}
+
+static void turn_broker(struct link *link, int wait_ms, struct pollfd *others, nfds_t count) {
+  struct mqtt *mqtt = link->state;
+  struct pollfd polls[3] = {{.fd = -1}};
+  if (!mqtt->seeks) {
+    mqtt_client_arm(&mqtt->client, &polls[0]);
+  }
+  memcpy(polls + 1, others, count * sizeof *others);
+  poll(polls, count + 1, wait_ms);
+  memcpy(others, polls + 1, count * sizeof *others);
+  if (!mqtt->seeks && !mqtt_client_turn(&mqtt->client, &polls[0])) {
+    lose_broker(link);
+  }
+}
+
 static void wait_and_move(struct link *link, int64_t until) {
   struct mqtt *mqtt = link->state;
-  struct pollfd polls[BROKER_POLLS + 2] = {{.fd = -1}, {.fd = -1}};
-  if (!mqtt->seeks) {
-    broker_arm(&link->broker, polls);
-  }
-  polls[BROKER_POLLS] = (struct pollfd){.fd = mqtt->lines.fd, .events = POLLIN};
-  polls[BROKER_POLLS + 1] = (struct pollfd){.fd = link->stop, .events = POLLIN};
-  poll(polls, BROKER_POLLS + 2, mqtt->seeks ? SEEKING_MS : link_patience_ms(link, until));
-  if (!mqtt->seeks) {
-    link_turn_broker(link, polls);
-  }
-  if (polls[BROKER_POLLS].revents != 0) {
+  struct pollfd polls[2] = {{.fd = mqtt->lines.fd, .events = POLLIN}, {.fd = link->stop, .events = POLLIN}};
+  turn_broker(link, mqtt->seeks ? SEEKING_MS : patience_ms(link, until), polls, 2);
+  if (polls[0].revents != 0) {
     read_lines(link, link_clock());
   }
-  take_birth(mqtt);
-  link->stopping = polls[BROKER_POLLS + 1].revents != 0;
+  link->stopping = polls[1].revents != 0;
 }
 
-static void publish_nothing(void *context, const char *subject, const json_t *document) {
-  (void)document;
-  publish(context, subject, "");
-}
-
-/* Home Assistant forgets an entity whose description is empty. */
+/* The pipeline was removed here. Another box that has it says so once it hears that it is offline; if none does, the device
+ * goes from Home Assistant, and nothing stays at the broker. */
 static void tell_gone(struct link *link) {
-  const struct mqtt *mqtt = link->state;
-  homeassistant_describe(link->broker.settings, link->settings, mqtt->latest.kind, mqtt->labels, publish_nothing, link);
+  struct mqtt *mqtt = link->state;
+  int64_t end = link_clock() + OBJECTION;
+  for (int64_t now = link_clock(); now < end && !mqtt->elsewhere && mqtt->client.library; now = link_clock()) {
+    turn_broker(link, (int)((end - now) / MS) + 1, NULL, 0);
+  }
+  if (mqtt->client.library && !mqtt->elsewhere) {
+    publish(link, mqtt->device, "", true);
+    publish(link, mqtt->availability, "", true);
+  }
 }
 
 static void mqtt_run(struct link *link) {
@@ -278,13 +338,14 @@ static void mqtt_run(struct link *link) {
   if (mqtt->seeks) {
     end_seeking(link);
   }
-  if (link->broker.connection) {
+  if (mqtt->client.library) {
+    mqtt->elsewhere = false;
     tell_availability(link);
     if (atomic_load(&link->gone)) {
       tell_gone(link);
     }
   }
-  broker_disconnect(&link->broker);
+  mqtt_client_disconnect(&mqtt->client);
 }
 
 const struct link_kind mqtt_kind = {

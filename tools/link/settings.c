@@ -10,28 +10,25 @@
 #include "config/errors.h"
 #include "config/memory.h"
 #include "config/reader.h"
-#include "config/suggest.h"
-
-/* What a key holds: a text, a file beside the configuration, a value of one of the daemon's types, or links, read elsewhere. */
-enum row_kind { ROW_TEXT, ROW_PATH, ROW_VALUE, ROW_LINKS };
-
-struct row {
-  struct config_key key;
-  enum row_kind kind;
-};
+#include "tools/link/mqtt_address.h"
+#include "tools/link/mqtt_client.h"
+#include "tools/link/rows.h"
 
 static const char *const overloads[] = {"block", "drop", NULL};
 
 #define SECOND INT64_C(1000000000)
 #define MIB    (INT64_C(1) << 20)
-#define ROW(name_, kind_, type_, structure_, member_, ...)                                                                     \
-  { .key = {.name = (name_), .type = (type_), .offset = offsetof(struct structure_, member_), __VA_ARGS__}, .kind = (kind_) }
-
 /* clang-format off */
 static const struct row tls_rows[] = {
     ROW("ca", ROW_PATH, KEY_FILE, settings, ca, .help = "certificates of who signs the servers'"),
     ROW("certificate", ROW_PATH, KEY_FILE, settings, certificate, .help = "this client's"),
     ROW("key", ROW_PATH, KEY_FILE, settings, key, .help = "this client's private key"),
+    {.key = {.name = NULL}}};
+
+static const struct row mqtt_tls_rows[] = {
+    ROW("ca", ROW_PATH, KEY_FILE, settings, mqtt_ca, .help = "certificates of who signs the broker's"),
+    ROW("certificate", ROW_PATH, KEY_FILE, settings, mqtt_certificate, .help = "this client's"),
+    ROW("key", ROW_PATH, KEY_FILE, settings, mqtt_key, .help = "this client's private key"),
     {.key = {.name = NULL}}};
 
 static const struct row status_row =
@@ -60,8 +57,13 @@ static const struct row source_rows[] = {
     {.key = {.name = NULL}}};
 
 static const struct row mqtt_rows[] = {
+    ROW("server", ROW_TEXT, KEY_FILE, settings, mqtt_server, .help = "the address of the broker"),
+    ROW("user", ROW_TEXT, KEY_FILE, settings, mqtt_user, .help = "what the broker knows framed-link as"),
+    ROW("password", ROW_PATH, KEY_FILE, settings, mqtt_password, .help = "the file whose first line is the user's password"),
+    {.key = {.name = "tls"}, .kind = ROW_LINKS},
+    ROW("topic", ROW_TEXT, KEY_FILE, settings, mqtt_topic, .help = "what the topics of states begin with"),
     ROW("prefix", ROW_TEXT, KEY_FILE, settings, mqtt_prefix, .help = "of Home Assistant's topics"),
-    ROW("node", ROW_TEXT, KEY_FILE, settings, mqtt_node, .help = "this box in topics"),
+    ROW("node", ROW_TEXT, KEY_FILE, settings, mqtt_node, .help = "not used any more"),
     {.key = {.name = "pipelines"}, .kind = ROW_LINKS},
     {.key = {.name = NULL}}};
 
@@ -87,88 +89,27 @@ struct settings *settings_free(struct settings *settings) {
   for (unsigned i = 0; i < settings->server_count; i++) {
     free(settings->servers[i]);
   }
-  char *const texts[] = {settings->file,    settings->credentials, settings->ca,        settings->certificate, settings->key,
-                         settings->metrics, settings->mqtt_prefix, settings->mqtt_node, settings->status};
+  char *const texts[] = {settings->file,
+                         settings->credentials,
+                         settings->ca,
+                         settings->certificate,
+                         settings->key,
+                         settings->metrics,
+                         settings->mqtt_server,
+                         settings->mqtt_user,
+                         settings->mqtt_password,
+                         settings->mqtt_ca,
+                         settings->mqtt_certificate,
+                         settings->mqtt_key,
+                         settings->mqtt_topic,
+                         settings->mqtt_prefix,
+                         settings->mqtt_node,
+                         settings->status};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     free(texts[i]);
   }
   free(settings);
   return NULL;
-}
-
-/* -- mappings ---------------------------------------------------------------------------------------------------------- */
-
-static bool is_mapping(struct reader *reader, const char *name, const struct node *node) {
-  char text[READER_WHERE];
-  if (node->kind == NODE_MAPPING || node_is_nothing(node)) {
-    return true;
-  }
-  if (node->kind != NODE_INVALID) {
-    config_errors_add(reader->errors, node->at, NULL, "'%.80s' must be a mapping of keys, not %s", name,
-                      value_describe(node, text));
-  }
-  return false;
-}
-
-static void report_unknown(struct reader *reader, const char *where, const struct node *node, const char *const *names) {
-  char remedy[SUGGEST_TEXT], list[SUGGEST_TEXT] = "keys are ";
-  struct suggestion suggestion = suggest_begin(node->name);
-  for (unsigned i = 0; names[i]; i++) {
-    size_t used = strlen(list);
-    suggest_offer(&suggestion, names[i]);
-    snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", names[i]);
-  }
-  config_errors_add(reader->errors, node->name_at, suggest_text(&suggestion, list, remedy), "unknown key '%.80s' in %s",
-                    node->name, where);
-}
-
-static void replace(char **target, char *text) {
-  free(*target);
-  *target = text;
-}
-
-static void read_row(struct reader *reader, const struct row *row, const struct node *node, void *structure) {
-  void *target = (char *)structure + row->key.offset;
-  if (node->kind == NODE_INVALID) {
-    return;
-  }
-  if (row->kind == ROW_TEXT) {
-    replace(target, value_read_text(reader, row->key.name, node));
-  } else if (row->kind == ROW_PATH) {
-    replace(target, value_read_path(reader, row->key.name, node));
-  } else if (row->kind == ROW_VALUE) {
-    value_read(reader, &row->key, node, target);
-  }
-}
-
-static const struct row *find_row(const struct row *rows, const char *name) {
-  while (rows->key.name && strcmp(rows->key.name, name) != 0) {
-    rows++;
-  }
-  return rows->key.name ? rows : NULL;
-}
-
-/* A mapping of the keys of `rows` into `structure`; `where` is its name in messages. */
-static void read_rows(struct reader *reader, const struct row *rows, const char *where, const struct node *node,
-                      void *structure) {
-  const char *names[16] = {NULL};
-  if (!is_mapping(reader, where, node)) {
-    return;
-  }
-  for (unsigned i = 0; rows[i].key.name; i++) {
-    names[i] = rows[i].key.name;
-    if (rows[i].key.required && !node_find(node, rows[i].key.name)) {
-      config_errors_add(reader->errors, node->name_at, rows[i].key.help, "%s needs '%s'", where, rows[i].key.name);
-    }
-  }
-  for (const struct node *child = node->first; child; child = child->next) {
-    const struct row *row = find_row(rows, child->name);
-    if (row) {
-      read_row(reader, row, child, structure);
-    } else {
-      report_unknown(reader, where, child, names);
-    }
-  }
 }
 
 /* -- servers ----------------------------------------------------------------------------------------------------------- */
@@ -198,11 +139,11 @@ static void read_nats(struct reader *reader, struct settings *settings, const st
   const struct node *servers = node_find(node, "servers");
   for (const struct node *child = node->first; child; child = child->next) {
     if (strcmp(child->name, "credentials") == 0) {
-      replace(&settings->credentials, value_read_path(reader, child->name, child));
+      rows_replace(&settings->credentials, value_read_path(reader, child->name, child));
     } else if (strcmp(child->name, "tls") == 0) {
-      read_rows(reader, tls_rows, "'tls'", child, settings);
+      rows_read(reader, tls_rows, "'tls'", child, settings);
     } else if (child != servers) {
-      report_unknown(reader, "'nats'", child, names);
+      rows_report_unknown(reader, "'nats'", child, names);
     }
   }
   if (!servers || servers->kind != NODE_LIST || !servers->first) {
@@ -268,7 +209,7 @@ static void read_link(struct reader *reader, struct settings *settings, const st
                                  .deliver = 5,
                                  .hold_ns = SETTINGS_HOLD_NS};
   snprintf(where, sizeof where, "%s '%.64s'", settings_role(link), node->name);
-  read_rows(reader, rows, where, node, link);
+  rows_read(reader, rows, where, node, link);
   set_default(&link->socket, link->is_source ? "/run/framed/%s.sock" : "/run/framed/%s.out.sock", node->name);
   set_default(&link->subject, link->is_source ? "frames.%s" : "results.%s", node->name);
   set_default(&link->dead, "dead.%s", node->name);
@@ -279,7 +220,7 @@ static void read_link(struct reader *reader, struct settings *settings, const st
 }
 
 static void read_links(struct reader *reader, struct settings *settings, const struct node *node, const struct row *rows) {
-  if (!is_mapping(reader, node->name, node)) {
+  if (!rows_is_mapping(reader, node->name, node)) {
     return;
   }
   for (const struct node *child = node->first; child; child = child->next) {
@@ -287,30 +228,50 @@ static void read_links(struct reader *reader, struct settings *settings, const s
   }
 }
 
-/* This machine's name as far as its first dot, of characters that topics may have. */
-static char *default_node(void) {
-  char name[65] = "";
-  gethostname(name, sizeof name - 1);
-  name[strcspn(name, ".")] = '\0';
-  for (size_t i = 0; name[i]; i++) {
-    name[i] = strchr(TOKEN, name[i]) ? name[i] : '_';
+/* "SCHEME://[USER@]HOST[:PORT]" of a NATS server, as the address of its MQTT port where that is the usual one. */
+static char *address_beside(const char *server) {
+  const char *host = strstr(server, "://");
+  host = host ? host + 3 : server;
+  const char *user = strrchr(host, '@');
+  host = user ? user + 1 : host;
+  size_t length = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":/");
+  char *address = NULL;
+  return asprintf(&address, "mqtt://%.*s:1883", (int)length, host) < 0 ? NULL : address;
+}
+
+/* Without a server, mqtt is that of NATS, as it was before there were others. */
+static void finish_mqtt(struct reader *reader, struct settings *settings, const struct node *node) {
+  const struct node *server = node_find(node, "server");
+  struct mqtt_address address;
+  if (!mqtt_client_is_built()) {
+    config_errors_add(reader->errors, node->name_at, "install libmosquitto-dev before building, or remove 'mqtt'",
+                      "this framed-link is built without MQTT");
+  } else if (settings->mqtt_server && !mqtt_address_read(settings->mqtt_server, &address)) {
+    config_errors_add(reader->errors, server->at, "write mqtt://HOST:1883, or mqtts://HOST:8883",
+                      "'%.80s' is not the address of a broker", settings->mqtt_server);
+  } else if (!settings->mqtt_server && settings->server_count > 0) {
+    settings->mqtt_old = true;
+    settings->mqtt_server = address_beside(settings->servers[0]);
+  } else if (!settings->mqtt_server && !server) {
+    config_errors_add(reader->errors, node->name_at, "write mqtt: {server: mqtt://HOST:1883}", "'mqtt' needs 'server'");
   }
-  const char *text = name[0] ? name : "framed";
-  return memory_copy(text, strlen(text));
 }
 
 static void read_mqtt(struct reader *reader, struct settings *settings, const struct node *node) {
-  const struct node *pipelines = node_find(node, "pipelines");
-  read_rows(reader, mqtt_rows, "'mqtt'", node, settings);
+  const struct node *pipelines = node_find(node, "pipelines"), *tls = node_find(node, "tls");
+  rows_read(reader, mqtt_rows, "'mqtt'", node, settings);
+  if (tls) {
+    rows_read(reader, mqtt_tls_rows, "'tls'", tls, settings);
+  }
+  set_default(&settings->mqtt_topic, "%s", "framed");
   set_default(&settings->mqtt_prefix, "%s", "homeassistant");
-  settings->mqtt_node = settings->mqtt_node ? settings->mqtt_node : default_node();
+  check_text(reader, node, "topic", settings->mqtt_topic, TOKEN);
   check_text(reader, node, "prefix", settings->mqtt_prefix, TOKEN);
-  check_text(reader, node, "node", settings->mqtt_node, TOKEN);
   settings->mqtt_all = !pipelines;
   if (pipelines && pipelines->kind != NODE_INVALID) {
     read_links(reader, settings, pipelines, detections_rows);
   }
-  if (!settings->mqtt_prefix || !settings->mqtt_node) {
+  if (!settings->mqtt_prefix || !settings->mqtt_topic) {
     errors_set_exhausted(reader->errors);
   }
 }
@@ -333,24 +294,27 @@ static void read_root(struct reader *reader, struct settings *settings, const st
   static const char *const names[] = {"nats", "sinks", "sources", "mqtt", "limits", "metrics", "status", NULL};
   const struct config_mark top = {.file = settings->file};
   for (const struct node *child = root->first; child; child = child->next) {
-    if (strcmp(child->name, "nats") == 0 && is_mapping(reader, "nats", child)) {
+    if (strcmp(child->name, "nats") == 0 && rows_is_mapping(reader, "nats", child)) {
       read_nats(reader, settings, child);
     } else if (strcmp(child->name, "sinks") == 0 || strcmp(child->name, "sources") == 0) {
       read_links(reader, settings, child, strcmp(child->name, "sources") == 0 ? source_rows : sink_rows);
     } else if (strcmp(child->name, "mqtt") == 0) {
       read_mqtt(reader, settings, child);
     } else if (strcmp(child->name, "limits") == 0) {
-      read_rows(reader, limits_rows, "'limits'", child, settings);
+      rows_read(reader, limits_rows, "'limits'", child, settings);
     } else if (strcmp(child->name, "metrics") == 0) {
-      replace(&settings->metrics, value_read_path(reader, child->name, child));
+      rows_replace(&settings->metrics, value_read_path(reader, child->name, child));
     } else if (strcmp(child->name, "status") == 0) {
-      read_row(reader, &status_row, child, settings);
+      rows_read_one(reader, &status_row, child, settings);
     } else if (strcmp(child->name, "nats") != 0) {
-      report_unknown(reader, "the file", child, names);
+      rows_report_unknown(reader, "the file", child, names);
     }
   }
-  if (!node_find(root, "nats")) {
+  const struct node *mqtt = node_find(root, "mqtt");
+  if (!node_find(root, "nats") && (node_find(root, "sinks") || node_find(root, "sources") || !mqtt)) {
     config_errors_add(reader->errors, top, "write nats: {servers: [nats://127.0.0.1:4222]}", "there is no 'nats'");
+  } else if (mqtt) {
+    finish_mqtt(reader, settings, mqtt);
   }
   if (settings->link_count == 0 && !settings->mqtt_all) {
     config_errors_add(reader->errors, top, "write sinks: {cam0: {stream: RESULTS}}",
@@ -398,7 +362,7 @@ struct settings *settings_load(const char *path, struct config_errors *errors) {
   } else if (errors_add_file(errors, settings->file, text, length)) {
     struct node *root = yaml_read(settings->file, text, length, errors);
     const struct node nothing = {.kind = NODE_MAPPING};
-    if ((root || config_errors_count(errors) == 0) && is_mapping(&reader, "the file", root ? root : &nothing)) {
+    if ((root || config_errors_count(errors) == 0) && rows_is_mapping(&reader, "the file", root ? root : &nothing)) {
       read_root(&reader, settings, root ? root : &nothing);
       join_links(settings);
     }

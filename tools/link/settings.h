@@ -36,11 +36,16 @@ struct settings {
   char *servers[SETTINGS_SERVERS + 1];
   unsigned server_count;
   char *credentials, *ca, *certificate, *key;
-  int64_t memory; /* bytes of messages that wait for an answer, all links together */
-  char *metrics;  /* NULL: no file */
-  char *mqtt_prefix, *mqtt_node;
-  bool mqtt_all; /* every pipeline of the daemon with a socket that gives lines of JSON: see found.h */
-  char *status;  /* the daemon's status socket */
+  int64_t memory;                /* bytes of messages that wait for an answer, all links together */
+  char *metrics;                 /* NULL: no file */
+  char *mqtt_server, *mqtt_user; /* NULL: no mqtt; it wants no user */
+  char *mqtt_password;           /* the file that it is in */
+  char *mqtt_ca, *mqtt_certificate, *mqtt_key;
+  char *mqtt_topic, *mqtt_prefix;
+  char *mqtt_node; /* accepted, and not used: what is told does not depend on the machine */
+  bool mqtt_old;   /* no server is named: the NATS server's MQTT port, which speaks 3.1.1 only */
+  bool mqtt_all;   /* every pipeline of the daemon with a socket that gives lines of JSON: see found.h */
+  char *status;    /* the daemon's status socket */
   struct link_settings links[SETTINGS_LINKS];
   unsigned link_count;
 };

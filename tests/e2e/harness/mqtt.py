@@ -1,9 +1,74 @@
-"""As much of a client of MQTT 3.1.1 as tests need: it subscribes and publishes with QoS 0."""
+"""A broker of MQTT of the test's own, and as much of a client as tests need: it subscribes and publishes with QoS 0."""
 
+import os
+import shutil
+import signal
 import socket
 import struct
+import subprocess
 
-from harness.waiting import limit
+import pytest
+
+from harness.waiting import limit, wait_until
+
+MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin")
+
+needs_mosquitto = pytest.mark.skipif(not MOSQUITTO, reason="no mosquitto: tools/setup.sh check could not install it")
+
+
+class Broker:
+    """mosquitto on a port of its own, which stays the same when it is killed and starts again. What is retained stays, too."""
+
+    def __init__(self, place, *lines):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.folder = place / "mosquitto"
+        self.folder.mkdir()
+        self.url = f"mqtt://127.0.0.1:{self.port}"
+        self.lines = lines or ("allow_anonymous true",)
+        self.process = None
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+    def start(self):
+        file = self.folder / "mosquitto.conf"
+        user = ["user root"] if os.geteuid() == 0 else []
+        file.write_text("\n".join([*user, f"listener {self.port} 127.0.0.1", *self.lines]) + "\n")
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen([MOSQUITTO, "-v", "-c", file], stdout=log, stderr=log)
+        wait_until(self.answers, "mosquitto answers", 20)
+
+    @property
+    def log(self):
+        return (self.folder / "log").read_text()
+
+    def answers(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            return True
+        except OSError:
+            return False
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.wait(limit(10))
+
+    def client(self, *topics, **options):
+        return Mqtt(self.port, *topics, **options)
+
+    def home(self, **options):
+        """Home Assistant, as far as it is seen from here; says that it is there as that does when it starts."""
+        home = self.client("homeassistant/#", "framed/#", **options)
+        home.publish("homeassistant/status", "online")
+        return home
 
 
 def text(value):
@@ -20,16 +85,19 @@ def packet(kind, body):
 
 
 class Mqtt:
-    """Keeps the last payload of each topic that came, as Home Assistant does."""
+    """Keeps the last payload of each topic that came, as Home Assistant does; `retained` are those that were there before."""
 
-    def __init__(self, port, *topics, name="test"):
-        self.socket = socket.create_connection(("127.0.0.1", port), limit(20))
+    def __init__(self, port, *topics, name="test", version=5, host="127.0.0.1"):
+        self.socket = socket.create_connection((host, port), limit(20))
         self.file = self.socket.makefile("rb")
-        self.last = {}
-        self.socket.sendall(packet(0x10, text("MQTT") + bytes([4, 2, 0, 0]) + text(name)))
-        assert self.next() == (0x20, b"\0\0")
-        self.socket.sendall(packet(0x82, b"\0\1" + b"".join(text(topic) + b"\0" for topic in topics)))
-        assert self.next()[0] == 0x90
+        self.last, self.retained = {}, {}
+        self.properties = b"\0" if version == 5 else b""
+        self.socket.sendall(packet(0x10, text("MQTT") + bytes([version, 2, 0, 0]) + self.properties + text(name)))
+        kind, body = self.next()
+        assert kind == 0x20 and body[1] == 0, body
+        self.socket.sendall(packet(0x82, b"\0\1" + self.properties + b"".join(text(topic) + b"\0" for topic in topics)))
+        while (came := self.next())[0] != 0x90:
+            self.keep(*came)
 
     def __enter__(self):
         return self
@@ -47,16 +115,21 @@ class Mqtt:
             if byte < 128:
                 return kind, self.file.read(length)
 
-    def publish(self, topic, payload):
-        self.socket.sendall(packet(0x30, text(topic) + payload.encode()))
+    def publish(self, topic, payload, retain=False):
+        self.socket.sendall(packet(0x31 if retain else 0x30, text(topic) + self.properties + payload.encode()))
 
     def take(self):
         """The next message that is published, which is kept, too."""
-        kind, body = self.next()
+        return self.keep(*self.next())
+
+    def keep(self, kind, body):
         assert kind & 0xf6 == 0x30, kind
         end = 2 + struct.unpack(">H", body[:2])[0]
-        topic, payload = body[2:end].decode(), body[end:].decode()
+        begin = end + (1 + body[end] if self.properties else 0)
+        topic, payload = body[2:end].decode(), body[begin:].decode()
         self.last[topic] = payload
+        if kind & 1:
+            self.retained[topic] = payload
         return topic, payload
 
     def wait(self, topic, condition=lambda payload: True):

@@ -180,8 +180,11 @@ class Link:
             entry.setdefault("socket", daemon.config["pipelines"][name]["sink"]["socket"])
         if mqtt:
             keys["mqtt"] = mqtt
-        self.file.write_text(json.dumps({"nats": {"servers": [server.url] if server else []}, "sinks": sinks or {}, "sources": sources or {},
-                                         "metrics": str(self.metrics_file), "status": daemon.config["status"]["socket"], **keys}))
+        if server:
+            keys.setdefault("nats", {"servers": [server.url]})
+        if sinks or sources:
+            keys = {"sinks": sinks or {}, "sources": sources or {}, **keys}
+        self.file.write_text(json.dumps({"metrics": str(self.metrics_file), "status": daemon.config["status"]["socket"], **keys}))
         self.log_file.unlink(missing_ok=True)
         self.process = None
 

@@ -1,0 +1,207 @@
+#include "tools/link/mqtt_client.h"
+
+#include <errno.h>
+#include <mosquitto.h>
+#include <mqtt_protocol.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/link/mqtt_address.h"
+
+enum { ANSWER_MS = 5000, LOOK_MS = 100, FAREWELL_MS = 500, PASSWORD = 1024 };
+
+bool mqtt_client_is_built(void) { return true; }
+void mqtt_client_init(void) { mosquitto_lib_init(); }
+
+/* -- what the library calls -------------------------------------------------------------------------------------------- */
+
+static void on_connect(struct mosquitto *library, void *context, int reason, int flags, const mosquitto_property *properties) {
+  struct mqtt_client *client = context;
+  (void)library;
+  (void)flags;
+  (void)properties;
+  client->reason = reason;
+}
+
+static void on_message(struct mosquitto *library, void *context, const struct mosquitto_message *message,
+                       const mosquitto_property *properties) {
+  struct mqtt_client *client = context;
+  (void)library;
+  (void)properties;
+  client->take(client->context, message->topic, message->payload ? message->payload : "", (size_t)message->payloadlen);
+}
+
+/* -- connecting -------------------------------------------------------------------------------------------------------- */
+
+static void say_why(struct mqtt_client *client, const struct settings *settings, const char *what) {
+  snprintf(client->why, sizeof client->why, "%s: %s", settings->mqtt_server, what);
+}
+
+static const char *describe(int status) { return status == MOSQ_ERR_ERRNO ? strerror(errno) : mosquitto_strerror(status); }
+
+static const char *describe_reason(const struct settings *settings, int reason) {
+  switch (reason) {
+  case MQTT_RC_UNSUPPORTED_PROTOCOL_VERSION:
+    return "it refuses MQTT 5; use a broker that speaks it, such as mosquitto 1.6 or later";
+  case MQTT_RC_BAD_USERNAME_OR_PASSWORD:
+  case MQTT_RC_NOT_AUTHORIZED:
+    return settings->mqtt_user ? "it refuses the user or the password"
+                               : "it wants a user and a password: set mqtt.user and "
+                                 "mqtt.password";
+  default:
+    return settings->mqtt_old ? mosquitto_connack_string(reason) : mosquitto_reason_string(reason);
+  }
+}
+
+/* The first line of a file, which is read for each attempt, since it may be replaced. False with errno. */
+static bool read_password(const char *path, char password[PASSWORD]) {
+  password[0] = '\0';
+  FILE *file = path ? fopen(path, "re") : NULL;
+  bool fine = !path || (file && (fgets(password, PASSWORD, file) || !ferror(file)));
+  int error = errno;
+  password[strcspn(password, "\r\n")] = '\0';
+  if (file) {
+    fclose(file);
+  }
+  errno = error;
+  return fine;
+}
+
+static bool set_login(struct mqtt_client *client, const struct settings *settings) {
+  char password[PASSWORD];
+  if (!settings->mqtt_user) {
+    return true;
+  }
+  if (!read_password(settings->mqtt_password, password)) {
+    snprintf(client->why, sizeof client->why, "cannot read the password of mqtt from %s: %s", settings->mqtt_password,
+             strerror(errno));
+    return false;
+  }
+  return mosquitto_username_pw_set(client->library, settings->mqtt_user, settings->mqtt_password ? password : NULL) ==
+         MOSQ_ERR_SUCCESS;
+}
+
+static bool set_security(struct mqtt_client *client, const struct settings *settings) {
+  int status = MOSQ_ERR_SUCCESS;
+  if (settings->mqtt_ca || settings->mqtt_certificate) {
+    status = mosquitto_tls_set(client->library, settings->mqtt_ca, settings->mqtt_ca ? NULL : "/etc/ssl/certs",
+                               settings->mqtt_certificate, settings->mqtt_key ? settings->mqtt_key : settings->mqtt_certificate,
+                               NULL);
+  } else {
+    status = mosquitto_int_option(client->library, MOSQ_OPT_TLS_USE_OS_CERTS, 1);
+  }
+  if (status != MOSQ_ERR_SUCCESS) {
+    say_why(client, settings, describe(status));
+  }
+  return status == MOSQ_ERR_SUCCESS;
+}
+
+static bool set_options(struct mqtt_client *client, const struct settings *settings, bool tls, const char *will) {
+  struct mosquitto *library = client->library;
+  mosquitto_connect_v5_callback_set(library, on_connect);
+  mosquitto_message_v5_callback_set(library, on_message);
+  int version = settings->mqtt_old ? MQTT_PROTOCOL_V311 : MQTT_PROTOCOL_V5;
+  int status = mosquitto_int_option(library, MOSQ_OPT_PROTOCOL_VERSION, version);
+  status = status ? status : mosquitto_int_option(library, MOSQ_OPT_TCP_NODELAY, 1);
+  status = status ? status : mosquitto_will_set(library, will, (int)strlen("offline"), "offline", 0, true);
+  if (status != MOSQ_ERR_SUCCESS) {
+    say_why(client, settings, describe(status));
+    return false;
+  }
+  return set_login(client, settings) && (!tls || set_security(client, settings));
+}
+
+/* Only names are looked up here; everything else happens when the socket is ready. */
+static bool await_answer(struct mqtt_client *client, const struct settings *settings, int stop) {
+  struct pollfd polls[2] = {{.fd = -1}, {.fd = stop, .events = POLLIN}};
+  for (int waited = 0; client->reason < 0 && waited < ANSWER_MS && polls[1].revents == 0; waited += LOOK_MS) {
+    mqtt_client_arm(client, &polls[0]);
+    poll(polls, 2, LOOK_MS);
+    if (!mqtt_client_turn(client, &polls[0]) && client->reason < 0) {
+      char why[MQTT_CLIENT_TEXT / 2];
+      snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, client->why);
+      say_why(client, settings, why);
+      return false;
+    }
+  }
+  if (client->reason != 0) {
+    say_why(client, settings, client->reason < 0 ? "it does not answer" : describe_reason(settings, client->reason));
+  }
+  return client->reason == 0;
+}
+
+bool mqtt_client_connect(struct mqtt_client *client, const struct settings *settings, const char *will, int stop) {
+  struct mqtt_address address;
+  client->reason = -1;
+  client->library = mosquitto_new(NULL, true, client);
+  if (!client->library || !mqtt_address_read(settings->mqtt_server, &address)) {
+    say_why(client, settings, "not enough memory");
+  } else if (set_options(client, settings, address.tls, will)) {
+    int status = mosquitto_connect_async(client->library, address.host, address.port, MQTT_CLIENT_KEEPALIVE_S);
+    if (status != MOSQ_ERR_SUCCESS) {
+      say_why(client, settings, describe(status));
+    } else if (await_answer(client, settings, stop)) {
+      return true;
+    }
+  }
+  mosquitto_destroy(client->library);
+  client->library = NULL;
+  return false;
+}
+
+void mqtt_client_disconnect(struct mqtt_client *client) {
+  struct pollfd ready;
+  if (!client->library) {
+    return;
+  }
+  mosquitto_disconnect(client->library);
+  for (int waited = 0; mosquitto_want_write(client->library) && waited < FAREWELL_MS; waited += LOOK_MS) {
+    ready = (struct pollfd){.fd = mosquitto_socket(client->library), .events = POLLOUT};
+    poll(&ready, 1, LOOK_MS);
+    if (mosquitto_loop_write(client->library, 1) != MOSQ_ERR_SUCCESS) {
+      break;
+    }
+  }
+  mosquitto_destroy(client->library);
+  client->library = NULL;
+}
+
+/* -- turns ------------------------------------------------------------------------------------------------------------- */
+
+void mqtt_client_arm(const struct mqtt_client *client, struct pollfd *ready) {
+  *ready = (struct pollfd){.fd = client->library ? mosquitto_socket(client->library) : -1, .events = POLLIN};
+  if (client->library && mosquitto_want_write(client->library)) {
+    ready->events |= POLLOUT;
+  }
+}
+
+bool mqtt_client_turn(struct mqtt_client *client, const struct pollfd *ready) {
+  int status = MOSQ_ERR_SUCCESS;
+  if (!client->library) {
+    return true;
+  }
+  if ((ready->revents & POLLOUT) != 0) {
+    status = mosquitto_loop_write(client->library, 1);
+  }
+  if (status == MOSQ_ERR_SUCCESS && (ready->revents & ~POLLOUT) != 0) {
+    status = mosquitto_loop_read(client->library, 1);
+  }
+  status = status == MOSQ_ERR_SUCCESS ? mosquitto_loop_misc(client->library) : status;
+  if (status != MOSQ_ERR_SUCCESS) {
+    snprintf(client->why, sizeof client->why, "%s",
+             status == MOSQ_ERR_CONN_LOST   ? "the broker closed the connection"
+             : status == MOSQ_ERR_KEEPALIVE ? "the broker does not answer"
+                                            : describe(status));
+  }
+  return status == MOSQ_ERR_SUCCESS;
+}
+
+bool mqtt_client_publish(struct mqtt_client *client, const char *topic, const char *text, bool retained) {
+  return mosquitto_publish(client->library, NULL, topic, (int)strlen(text), text, 0, retained) == MOSQ_ERR_SUCCESS;
+}
+
+bool mqtt_client_subscribe(struct mqtt_client *client, const char *topic) {
+  const int options = MQTT_SUB_OPT_NO_LOCAL | MQTT_SUB_OPT_SEND_RETAIN_NEVER; /* MQTT 3 has neither */
+  return mosquitto_subscribe_v5(client->library, NULL, topic, 0, options, NULL) == MOSQ_ERR_SUCCESS;
+}

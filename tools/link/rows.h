@@ -1,0 +1,32 @@
+/*
+ * Mappings of the configuration as tables: a row for each key, with its type, its place in a structure and its bounds.
+ */
+#ifndef FRAMED_TOOLS_LINK_ROWS_H
+#define FRAMED_TOOLS_LINK_ROWS_H
+
+#include <stddef.h>
+
+#include "config/keys.h"
+#include "config/reader.h"
+
+/* What a key holds: a text, a file beside the configuration, a value of one of the daemon's types, or links, read elsewhere. */
+enum row_kind { ROW_TEXT, ROW_PATH, ROW_VALUE, ROW_LINKS };
+
+struct row {
+  struct config_key key;
+  enum row_kind kind;
+};
+
+#define ROW(name_, kind_, type_, structure_, member_, ...)                                                                     \
+  { .key = {.name = (name_), .type = (type_), .offset = offsetof(struct structure_, member_), __VA_ARGS__}, .kind = (kind_) }
+
+/* A mapping of the keys of `rows` into `structure`; `where` is its name in messages. */
+void rows_read(struct reader *reader, const struct row *rows, const char *where, const struct node *node, void *structure);
+void rows_read_one(struct reader *reader, const struct row *row, const struct node *node, void *structure);
+
+/* False, with an error: the node is no mapping. */
+bool rows_is_mapping(struct reader *reader, const char *name, const struct node *node);
+void rows_report_unknown(struct reader *reader, const char *where, const struct node *node, const char *const *names);
+void rows_replace(char **target, char *text);
+
+#endif
