@@ -11,6 +11,12 @@
 
 enum { MOST_BYTES = 1 << 20, MOST_LINES = 1 << 16, SPACE = MOST_LINES * sizeof(char *) };
 
+/* Editors on Windows begin a file with a byte order mark. Without this the mark would be a part of the first class's name. */
+static size_t mark_length(const char *text, size_t length) {
+  static const char mark[] = {'\xEF', '\xBB', '\xBF'};
+  return length >= sizeof mark && memcmp(text, mark, sizeof mark) == 0 ? sizeof mark : 0;
+}
+
 /* The whole file as text, behind MOST_LINES pointers to its lines. NULL and a reason if there is none. */
 static char *read_text(int file, size_t *length, const char **reason) {
   struct stat status;
@@ -29,7 +35,7 @@ static char *read_text(int file, size_t *length, const char **reason) {
   return memory;
 }
 
-/* Cuts the text into lines, of which the last may lack its newline. False if it is none, or has too many. */
+/* Cuts the text into lines, of which the last may lack its newline. False if it is no text, or has too many lines or none. */
 static bool cut(char *text, size_t length, const char **lines, unsigned *count) {
   char *end = text + length;
   if (memchr(text, '\0', length)) {
@@ -43,7 +49,12 @@ static bool cut(char *text, size_t length, const char **lines, unsigned *count) 
     last -= last > lines[*count] && last[-1] == '\r';
     *last = '\0';
   }
-  return text >= end;
+  return text >= end && *count > 0;
+}
+
+static bool cut_file(char *text, size_t length, const char **lines, unsigned *count) {
+  size_t mark = mark_length(text, length);
+  return cut(text + mark, length - mark, lines, count);
 }
 
 /* The lines of the file, and behind them their text. NULL and a reason. */
@@ -59,8 +70,8 @@ static void *read_lines(const char *path, struct kept_file *kept, unsigned *coun
   bool is_kept = memory && kept_copy(kept, path, memory + SPACE, length); /* it may be edited in place */
   if (memory && !is_kept) {
     *reason = strerror(errno);
-  } else if (memory && !cut(memory + SPACE, length, (const char **)memory, count)) {
-    *reason = "it is not a text of at most 65536 lines";
+  } else if (memory && !cut_file(memory + SPACE, length, (const char **)memory, count)) {
+    *reason = "it is not a text of 1 to 65536 lines";
     is_kept = false;
   }
   if (!is_kept) {

@@ -1,8 +1,12 @@
 /* draw: outlines, labels and chroma, pixel by pixel, in every format. */
 #include "tests/unit/gpu/stage_fixture.h"
 
+#include "gpu/stages/labels.h"
+
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 extern const struct stage_descriptor draw_stage;
 
@@ -150,6 +154,35 @@ END_TEST
 
 Suite *draw_suite(void);
 
+static bool read_labels(struct stage_plan *plan, const char *text, char problem[STAGE_TEXT]) {
+  char path[64];
+  snprintf(path, sizeof path, "/tmp/framed-labels-%d", (int)getpid());
+  FILE *file = fopen(path, "w");
+  ck_assert_ptr_nonnull(file);
+  ck_assert_int_ge(fputs(text, file), 0);
+  ck_assert_int_eq(fclose(file), 0);
+  *plan = (struct stage_plan){.stage = &draw_stage};
+  bool good = labels_read(plan, &(struct stage_value){.given = true, .text = path}, problem);
+  unlink(path);
+  return good;
+}
+
+START_TEST(a_labels_file_may_begin_with_a_byte_order_mark) {
+  static const char *const texts[] = {"person\ncar\n", "\xEF\xBB\xBFperson\r\ncar\r\n", "\xEF\xBB\xBFperson\ncar"};
+  char problem[STAGE_TEXT];
+  struct stage_plan plan;
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    ck_assert_msg(read_labels(&plan, texts[i], problem), "%s", problem);
+    ck_assert_uint_eq(plan.label_count, 2);
+    ck_assert_str_eq(plan.labels[0], "person");
+    ck_assert_str_eq(plan.labels[1], "car");
+    labels_release(&plan);
+  }
+  ck_assert(!read_labels(&plan, "\xEF\xBB\xBF", problem));
+  ck_assert_ptr_nonnull(strstr(problem, "1 to 65536 lines"));
+}
+END_TEST
+
 Suite *draw_suite(void) {
   Suite *suite = suite_create("draw");
   TCase *tcase = tcase_create("draw");
@@ -161,6 +194,7 @@ Suite *draw_suite(void) {
   tcase_add_test(tcase, chroma_is_that_of_the_outline);
   tcase_add_test(tcase, colours_are_in_the_order_of_the_channels);
   tcase_add_test(tcase, draw_says_what_it_does_not_take);
+  tcase_add_test(tcase, a_labels_file_may_begin_with_a_byte_order_mark);
   suite_add_tcase(suite, tcase);
   return suite;
 }
