@@ -53,7 +53,7 @@ bool value_read_number(struct reader *reader, const char *name, const struct nod
 }
 
 bool value_read_word(struct reader *reader, const char *name, const struct node *node, const char *const *words,
-                     unsigned *index) {
+                     const char *remedy, unsigned *index) {
   struct suggestion suggestion = suggest_begin(node->kind == NODE_TEXT ? node->text : "");
   char list[SUGGEST_TEXT] = "";
   size_t used = 0;
@@ -69,10 +69,10 @@ bool value_read_word(struct reader *reader, const char *name, const struct node 
     int length = snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", words[i]);
     used += (size_t)length < sizeof list - used ? (size_t)length : 0;
   }
-  char remedy[SUGGEST_TEXT];
+  char near[SUGGEST_TEXT];
   char expected[SUGGEST_TEXT + 16];
   snprintf(expected, sizeof expected, "one of: %s", list);
-  value_expect(reader, name, node, suggest_text(&suggestion, NULL, remedy), expected);
+  value_expect(reader, name, node, remedy ? remedy : suggest_text(&suggestion, NULL, near), expected);
   return false;
 }
 

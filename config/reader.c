@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "config/errors.h"
+#include "config/foreign.h"
 #include "config/memory.h"
 #include "config/suggest.h"
 
@@ -121,8 +122,12 @@ static void report_unknown(struct reader *reader, enum key_section section, cons
   if (report_removed(reader, section, node)) {
     return;
   }
+  bool is_stream = section == SECTION_SOURCE || section == SECTION_SINK || section == SECTION_FORMAT;
+  const char *foreign = is_stream ? foreign_word_remedy(node->name, section == SECTION_SINK) : NULL;
   const struct config_key *near = nearest_key(reader, section, node->name);
-  if (near) {
+  if (foreign) {
+    snprintf(remedy, sizeof remedy, "%s", foreign);
+  } else if (near) {
     snprintf(remedy, sizeof remedy, "did you mean '%s'?", near->name);
   } else if (!list_homes(node->name, remedy)) {
     list_keys(section, remedy);
@@ -205,7 +210,8 @@ static bool is_mapping(struct reader *reader, const char *name, const struct nod
   }
   if (node->kind != NODE_INVALID && !node_is_nothing(node)) {
     char text[READER_WHERE];
-    config_errors_add(reader->errors, node->at, NULL, "'%.80s' must be a mapping of keys, not %s", name,
+    const char *remedy = node->kind == NODE_TEXT ? foreign_word_remedy(node->text, strcmp(name, "sink") == 0) : NULL;
+    config_errors_add(reader->errors, node->at, remedy, "'%.80s' must be a mapping of keys, not %s", name,
                       value_describe(node, text));
   }
   return false;

@@ -47,7 +47,7 @@ char *value_read_path(struct reader *reader, const char *name, const struct node
 
 /* Index of the word in a NULL terminated list; false if an error was added. */
 bool value_read_word(struct reader *reader, const char *name, const struct node *node, const char *const *words,
-                     unsigned *index);
+                     const char *remedy, unsigned *index);
 
 /* accounts.c: as value_read(), for keys of these types. */
 void value_read_user(struct reader *reader, const struct config_key *key, const struct node *node, void *target);

@@ -94,7 +94,7 @@ static void read_numbers(const struct stage_reading *reading, const struct confi
 static void read_choice(const struct stage_reading *reading, const struct config_parameter *parameter, const struct node *node,
                         double *number) {
   unsigned index;
-  if (value_read_word(reading->reader, parameter->name, node, parameter->choices, &index)) {
+  if (value_read_word(reading->reader, parameter->name, node, parameter->choices, NULL, &index)) {
     *number = index;
   }
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "config/errors.h"
+#include "config/foreign.h"
 #include "config/memory.h"
 #include "config/reader.h"
 #include "config/units.h"
@@ -178,16 +179,21 @@ static void read_size(struct reader *reader, const struct config_key *key, const
 
 /* -- words ------------------------------------------------------------------------------------------------------- */
 
+static const char *word_remedy(const struct config_key *key, const struct node *node) {
+  bool is_stream = key->section == SECTION_SOURCE || key->section == SECTION_SINK || key->section == SECTION_FORMAT;
+  return is_stream && node->kind == NODE_TEXT ? foreign_word_remedy(node->text, key->section == SECTION_SINK) : NULL;
+}
+
 static void read_choice(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
-  value_read_word(reader, key->name, node, key->choices, target);
+  value_read_word(reader, key->name, node, key->choices, word_remedy(key, node), target);
 }
 
 static void read_pixels(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
-  value_read_word(reader, key->name, node, reader->vocabulary->pixels, target);
+  value_read_word(reader, key->name, node, reader->vocabulary->pixels, word_remedy(key, node), target);
 }
 
 static void read_dtype(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
-  value_read_word(reader, key->name, node, reader->vocabulary->dtypes, target);
+  value_read_word(reader, key->name, node, reader->vocabulary->dtypes, word_remedy(key, node), target);
 }
 
 static bool is_flag(const struct node *node, const char *word) {
@@ -222,23 +228,14 @@ static void store_text(struct reader *reader, const char *text, char **target) {
   *target = copy;
 }
 
-/* "rtsp://camera/1", and "unix:/run/x" as ffmpeg has it. */
-static bool is_url(const char *text) {
-  size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.");
-  return (scheme > 1 && strncmp(text + scheme, "://", 3) == 0) || strncmp(text, "unix:", 5) == 0;
-}
-
 static void read_path(struct reader *reader, const struct config_key *key, const struct node *node, size_t limit,
                       void *target) {
   size_t length = node->kind == NODE_TEXT ? strlen(node->text) : 0;
   if (!value_is_text(node) || length == 0) {
     bool plain = node->kind == NODE_TEXT && !node->quoted && !node_is_nothing(node);
     value_expect(reader, key->name, node, plain ? "put it in quotes if it is the name of a file" : NULL, "a path");
-  } else if (is_url(node->text)) {
-    config_errors_add(reader->errors, node->at,
-                      strncmp(node->text, "unix:", 5) == 0
-                          ? "write the path alone, without 'unix:'"
-                          : "write the path of a socket, and let a client carry the stream: ffmpeg -i URL ... unix:PATH",
+  } else if (foreign_is_url(node->text)) {
+    config_errors_add(reader->errors, node->at, foreign_url_remedy(node->text, key->section == SECTION_SINK),
                       "'%s' takes a path, not a URL: %s", key->name, node->text);
   } else if (length > limit) {
     config_errors_add(reader->errors, node->at, "choose a shorter path, or one relative to the working directory",
