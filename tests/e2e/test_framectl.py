@@ -365,3 +365,20 @@ def test_help_and_version(place):
     for argument, text in (("--help", "drain"), ("--version", "0.1.0")):
         done = framectl(place, argument)
         assert done.returncode == 0 and text in done.stdout and not done.stderr, done
+
+
+def test_stages_shows_types_ranges_and_defaults(place):
+    blur = framectl(place, "stages", "blur").stdout
+    assert "number 0.1 to 64; required" in blur and "whole number 0 to 256; default: 0" in blur, blur
+    convert = framectl(place, "stages", "convert").stdout
+    assert "one of: bt601, bt709; default: bt601" in convert, convert
+
+
+def test_help_says_the_exit_statuses_and_who_takes_json(place):
+    text = framectl(place, "--help").stdout
+    for status in (0, 1, 2, 64, 69, 70, 78):
+        assert f"\n  {status:<3} " in text, text
+    named = " ".join(text.split("taken by ")[1].split("-h, --help")[0].split()).split()
+    for command in named:
+        assert "[--json]" in framectl(place, "help", command).stdout, command
+    assert "watch" in named and "record" in named, named

@@ -77,3 +77,14 @@ def test_the_first_screen_names_two_commands():
     assert len(first.splitlines()) <= 30
     commands = re.findall(r"^    (.*?)(?: +#.*)?$", first, re.MULTILINE) + re.findall(r"`((?:make|framed|framectl) .*?)`", first)
     assert commands == ["make demo", "make check"]
+
+
+def test_manual_pages_have_each_section_and_option_once():
+    for page in sorted((TOP / "packaging/man").glob("*.[1-9]*")):
+        lines = page.read_text().splitlines()
+        sections = [line for line in lines if line.startswith(".SH ")]
+        assert len(sections) == len(set(sections)), (page.name, sections)
+        for start in [number for number, line in enumerate(lines) if line.startswith(".SH OPTIONS")]:
+            end = next(number for number in range(start + 1, len(lines)) if lines[number].startswith(".SH "))
+            options = [lines[n + 1] for n in range(start, end) if lines[n] == ".TP"]
+            assert len(options) == len(set(options)), (page.name, options)

@@ -1,6 +1,7 @@
 #include "tools/framectl/table.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define TAKES_PLAN_TIMES (((1U << PLAN_OPTIONS) - 1) << OPTION_PLAN)
 
@@ -129,7 +130,7 @@ const struct command commands[] = {
      "  remove            remove what was installed",
      command_models},
     {"stages", "[STAGE]", 0, "list the stages, or the parameters of one",
-     "Lists the stages with a sentence each. With STAGE, its parameters.", command_stages},
+     "Lists the stages with a sentence each. With STAGE, its parameters with types, ranges and defaults.", command_stages},
     {"try", "STAGE...", TAKES(OPTION_INPUT) | TAKES(OPTION_OUTPUT) | TAKES(OPTION_FORMAT) | TAKES(OPTION_CPU),
      "put one frame through stages, without a daemon",
      "Runs a chain on one frame, on a GPU if there is one. STAGE is written as in the configuration: 'blur: {sigma: 3}'; "
@@ -160,6 +161,20 @@ const struct command commands[] = {
     {0},
 };
 
+/* The commands that take an option, in lines of the help. */
+static void print_takers(enum option_id option) {
+  enum { LINE = 105, INDENT = 23 };
+  size_t column = INDENT + sizeof "print JSON; taken by";
+  for (const struct command *command = commands; command->name; command++) {
+    if (command->options & TAKES(option)) {
+      size_t length = strlen(command->name) + 1;
+      bool breaks = column + length > LINE;
+      printf(breaks ? "\n%*s%s" : "%*s%s", breaks ? INDENT : 1, "", command->name);
+      column = (breaks ? INDENT : column) + length;
+    }
+  }
+}
+
 void table_print_help(void) {
   printf("usage: framectl [-s SOCKET] COMMAND [ARGUMENT]\n\n"
          "Asks and commands a running framed.\n\n");
@@ -171,12 +186,19 @@ void table_print_help(void) {
   printf("  %-18s  %s\n", "help [COMMAND]", "say what a command does, or this");
   printf("\n"
          "  -s, --socket SOCKET  the daemon's status socket (default: $FRAMED_SOCKET, or " DEFAULT_SOCKET ")\n"
-         "  --json               print JSON: status, health, reload, upgrade, device, drain, pause, resume, plan,\n"
-         "                       doctor\n"
+         "  --json               print JSON; taken by");
+  print_takers(OPTION_JSON);
+  printf("\n"
          "  -h, --help           this, or with a command what it does\n"
          "  --version            print the version\n\n"
-         "Exit status: 0 fine, 1 it was refused or is not well, 2 doctor found something, 64 usage, 69 no daemon there,\n"
-         "70 internal error.\n");
+         "Exit status:\n"
+         "  0   fine\n"
+         "  1   the daemon refused, or a connection ended early; nothing was installed; health: no daemon answers\n"
+         "  2   health: something is wrong; doctor: something could be better; replay: results differ\n"
+         "  64  wrong usage, or a file that cannot be read\n"
+         "  69  no daemon answers, or no permission to ask it\n"
+         "  70  internal error, or the output cannot be written\n"
+         "  78  check, replay: the configuration is not valid\n");
 }
 
 void table_print_command_help(const struct command *command) {
