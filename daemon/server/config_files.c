@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/base/formats.h"
+#include "daemon/status/viewer.h"
 #include "gpu/gpu.h"
 
 /* -- what is not there yet --------------------------------------------------------------------------------------------- */
@@ -94,7 +95,25 @@ static void note_lacks(FILE *out, const struct config *config) {
   }
 }
 
+/* Pipelines that status.http hides from clients without a token. */
+static void note_hidden(FILE *out, const struct config *config) {
+  const struct viewer anybody = {.sees_all = config->status.token != NULL};
+  unsigned hidden = 0;
+  for (unsigned i = 0; config->status.http && i < config->pipeline_count; i++) {
+    if (!viewer_sees(&anybody, &config->pipelines[i])) {
+      fprintf(out, "%s %s", hidden++ == 0 ? "note: status.http shows only state, metrics and health of" : ",",
+              config->pipelines[i].name);
+    }
+  }
+  if (hidden > 0) {
+    fputs(": not everybody may use their sockets\n  set status.token to show pictures, status, trace and configuration to "
+          "those who have it\n",
+          out);
+  }
+}
+
 void config_files_print_missing(FILE *out, const struct config *config) {
+  note_hidden(out, config);
   note_devices(out, config);
   note_lacks(out, config);
   note_socket(out, &config->status.socket_at, config->status.socket);

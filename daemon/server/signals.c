@@ -36,7 +36,7 @@ static void dump_pipeline(const char *name, json_t *document) {
 }
 
 static void dump_state(struct server *server) {
-  json_t *document = server->phase == SERVER_RUNNING ? status_document(&server->ops) : NULL;
+  json_t *document = server->phase == SERVER_RUNNING ? status_document(&server->ops, NULL) : NULL;
   if (!document) {
     log_event(LOG_STATE_DUMP, NULL, "there is no state to write at the moment");
     return;

@@ -79,8 +79,8 @@ static bool is_our_origin(const struct access_headers *headers) {
     return false;
   }
   bool elsewhere = headers->site && strcmp(headers->site, "cross-site") == 0;
-  return !elsewhere ||
-         (headers->mode && strcmp(headers->mode, "navigate") == 0); /* a link leads here, and shows the page alone */
+  /* A link may lead here, and shows the page alone. A form of another website may not: it is a POST. */
+  return !elsewhere || (!headers->commands && headers->mode && strcmp(headers->mode, "navigate") == 0);
 }
 
 enum access access_judge(const struct access_headers *headers, const char *token) {

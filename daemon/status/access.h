@@ -16,6 +16,7 @@ enum access { ACCESS_GRANTED, ACCESS_WRONG_HOST, ACCESS_WRONG_ORIGIN, ACCESS_NO_
 /* Headers as they came; NULL: there was none. */
 struct access_headers {
   const char *host, *origin, *site, *mode; /* Host, Origin, Sec-Fetch-Site, Sec-Fetch-Mode */
+  bool commands;                           /* the request is a POST */
   const char *authorization, *cookie;      /* Authorization, and the value of the cookie `framed_token` */
 };
 

@@ -13,6 +13,7 @@
 #include "daemon/measure/history.h"
 #include "daemon/status/links.h"
 #include "daemon/status/status.h"
+#include "daemon/status/viewer.h"
 #include "gpu/nvml.h"
 
 static const char *const waiting_names[] = {
@@ -365,17 +366,22 @@ static json_t *handovers_document(const struct server_view *view) {
   return document;
 }
 
-json_t *status_document(const struct status_ops *ops) {
+json_t *status_document(const struct status_ops *ops, const struct viewer *viewer) {
   struct pipeline_snapshot *snapshot = malloc(sizeof *snapshot);
   if (!snapshot) {
     return NULL;
   }
   struct server_view view;
   ops->read(ops->server, &view);
-  json_t *pipelines = json_object();
+  json_t *pipelines = json_object(), *hidden = json_object();
   for (unsigned i = 0; i < view.pipeline_count; i++) {
+    struct pipeline *pipeline = ops->pipeline(ops->server, i);
     memset(snapshot, 0, sizeof *snapshot);
-    pipeline_snapshot(ops->pipeline(ops->server, i), snapshot);
+    pipeline_snapshot(pipeline, snapshot);
+    if (viewer && !viewer_sees(viewer, pipeline_config(pipeline))) {
+      hidden = with(hidden, snapshot->name, json_pack("{s:s}", "state", pipeline_state_names[snapshot->state]));
+      continue;
+    }
     pipelines = with(pipelines, snapshot->name, pipeline_document(snapshot, find_config(view.config, snapshot->name)));
   }
   free(snapshot);
@@ -384,12 +390,12 @@ json_t *status_document(const struct status_ops *ops) {
   add_lack(lacks, view.lacks.models);
   json_t *http_refused = view.http_refusal ? answer_string(view.http_refusal) : json_null();
   return json_pack(
-      "{s:s, s:o, s:s, s:s, s:o, s:o, s:i, s:b, s:o, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o}", "version", view.version,
+      "{s:s, s:o, s:s, s:s, s:o, s:o, s:i, s:b, s:o, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o, s:o}", "version", view.version,
       "uptime_s", number(view.uptime_s), "backend", view.backend, "device", view.device, "devices",
       devices_document(ops, view.device_count), "lacks", lacks, "lanes", (int)view.lanes, "stopping", view.stopping,
       "http_refused", http_refused, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "refused",
       view.reload_refusal ? answer_string(view.reload_refusal) : json_null(), "handovers", handovers_document(&view), "health",
-      current_health(ops), "usage", usage_document(ops), "pipelines", pipelines);
+      current_health(ops), "usage", usage_document(ops), "pipelines", pipelines, "hidden", hidden);
 }
 
 static json_t *with_interval(json_t *document, const struct past_sample *from, const struct past_sample *to, int64_t now) {

@@ -53,6 +53,8 @@ const char *http_argument(const struct http_request *request, const char *name);
 /* Of the head: a field, and the value of a cookie; NULL: it has none. Only within the handler. */
 const char *http_field(const struct http_request *request, const char *name);
 const char *http_cookie(const struct http_request *request, const char *name);
+/* The descriptor of its connection if that is a Unix socket; -1: it is TCP. Only within the handler. */
+int http_unix_socket(const struct http_request *request);
 /* What came with it; NULL: more than is kept. Only within the handler. */
 enum { HTTP_BODY = 4096 };
 const char *http_body(const struct http_request *request, size_t *length);

@@ -64,6 +64,10 @@ const char *http_cookie(const struct http_request *request, const char *name) {
   return MHD_lookup_connection_value(request->handle, MHD_COOKIE_KIND, name);
 }
 
+int http_unix_socket(const struct http_request *request) {
+  return request->connection->client.tcp ? -1 : request->connection->fd;
+}
+
 const char *http_body(const struct http_request *request, size_t *length) {
   *length = request->body_bytes;
   return request->body_bytes == 0 ? "" : request->body_bytes <= HTTP_BODY ? request->body : NULL;
@@ -178,6 +182,9 @@ static struct MHD_Response *make_response(struct http_request *request, const st
   MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
   MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
   MHD_add_response_header(response, MHD_HTTP_HEADER_X_CONTENT_TYPE_OPTIONS, "nosniff");
+  /* No other website may show the page, whose buttons pause pipelines, within a page of its own. */
+  MHD_add_response_header(response, "X-Frame-Options", "DENY");
+  MHD_add_response_header(response, "Content-Security-Policy", "frame-ancestors 'none'");
   if (answer->status == MHD_HTTP_UNAUTHORIZED) {
     MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
   }

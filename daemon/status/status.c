@@ -12,30 +12,52 @@
 
 #include "daemon/measure/clock.h"
 #include "daemon/status/access.h"
-#include "daemon/status/http.h"
 #include "daemon/status/links.h"
-#include "daemon/status/live.h"
 #include "daemon/status/reply.h"
-#include "daemon/status/trace_text.h"
-
-enum { NAME_LIMIT = 64 };
+#include "daemon/status/routes.h"
 
 static const struct http_limits limits = {
     .connections = 64, .share = 16, .waiting = 32, .kept = 8, .request_seconds = 5, .idle_seconds = 5, .answer_seconds = 60};
 
-struct status {
-  const struct status_ops *ops;
-  struct http *http;
-  bool read_only;
-  void (*done)(void *context);
-  void *done_context;
-};
+/* -- shared with routes_frames.c ---------------------------------------------------------------------------------------- */
 
-struct route {
-  const char *method, *path; /* NAME stands for one segment */
-  void (*answer)(struct status *status, struct http_request *request, const struct route *route, const char *name);
-  int detail; /* of commands which, of pictures the side */
-};
+struct pipeline *routes_find_pipeline(const struct status *status, const char *name) {
+  struct server_view view;
+  status->ops->read(status->ops->server, &view);
+  for (unsigned i = 0; i < view.pipeline_count; i++) {
+    struct pipeline *pipeline = status->ops->pipeline(status->ops->server, i);
+    if (strcmp(pipeline_config(pipeline)->name, name) == 0) {
+      return pipeline;
+    }
+  }
+  return NULL;
+}
+
+void routes_answer_hidden(struct status *status, struct http_request *request, const char *name) {
+  struct server_view view;
+  status->ops->read(status->ops->server, &view);
+  json_t *remedy = status->read_only ? json_sprintf("send the token of status.token, or ask at the Unix socket %s",
+                                                    view.config->status.socket)
+                                     : json_string("ask as a user who may connect to the pipeline's sockets");
+  reply_json(request, 403,
+             json_pack("{s:o, s:o}", "error", json_sprintf("the sockets of pipeline '%s' are not for this client", name),
+                       "remedy", remedy),
+             NULL);
+}
+
+bool routes_parse_number(const char *text, unsigned most, unsigned usual, unsigned *number) {
+  *number = usual;
+  if (!text) {
+    return true;
+  }
+  if (!text[0] || strspn(text, "0123456789") != strlen(text) || strlen(text) > 6) {
+    return false;
+  }
+  *number = (unsigned)strtoul(text, NULL, 10);
+  return *number <= most;
+}
+
+bool routes_is_wanted(void *context) { return !http_client_left(context); }
 
 /* -- documents ------------------------------------------------------------------------------------------------------ */
 
@@ -56,7 +78,7 @@ static void answer_page(struct status *status, struct http_request *request, con
 
 static void answer_status(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
-  json_t *document = status_document(status->ops);
+  json_t *document = status_document(status->ops, &status->viewer);
   if (document) { /* without it the page would not know whether commands are taken here */
     json_object_set_new(document, "read_only", json_boolean(status->read_only));
   }
@@ -90,154 +112,20 @@ static void answer_config(struct status *status, struct http_request *request, c
   (void)route, (void)name;
   struct server_view view;
   status->ops->read(status->ops->server, &view);
-  reply_text(request, 200, "text/plain; charset=utf-8", strdup(view.config->text), NULL);
-}
-
-/* -- traces --------------------------------------------------------------------------------------------------------- */
-
-#define SHORTEST_TRACE 0.1
-#define LONGEST_TRACE  60.0
-#define USUAL_TRACE    2.0
-
-/* Digits with at most one point. False: that is no duration of a trace. */
-static bool parse_seconds(const char *text, double *seconds) {
-  char *end;
-  if (!text) {
-    *seconds = USUAL_TRACE;
-    return true;
-  }
-  if (strspn(text, "0123456789.") != strlen(text) || strlen(text) > NAME_LIMIT) {
-    return false;
-  }
-  *seconds = strtod(text, &end);
-  return end != text && *end == '\0' && *seconds >= SHORTEST_TRACE && *seconds <= LONGEST_TRACE;
-}
-
-static bool is_wanted(void *context) { return !http_client_left(context); }
-
-static size_t read_trace(void *context, char *bytes, size_t room) { return trace_text_read(context, bytes, room); }
-
-static void free_trace(void *context) { trace_text_free(context); }
-
-static void on_trace(void *context, struct trace *trace) {
-  struct http_answer answer = {.status = 200, .type = "application/json"};
-  struct trace_text *text = trace_text_new(trace);
-  if (text) {
-    answer.stream = (struct http_stream){.read = read_trace, .free = free_trace, .context = text};
-  }
-  http_answer(context, &answer);
-}
-
-static void answer_trace(struct status *status, struct http_request *request, const struct route *route, const char *name) {
-  (void)route, (void)name;
-  double seconds;
-  if (!parse_seconds(http_argument(request, "seconds"), &seconds)) {
-    reply_json(request, 400, answer_error_document("seconds is a number from 0.1 to 60", "ask for /v1/trace?seconds=2"), NULL);
-  } else if (http_is(request, "HEAD")) {
-    reply_text(request, 200, "application/json", strdup(""), NULL);
-  } else {
-    const struct trace_order order = {.duration_ns = (int64_t)(seconds * (double)NS_PER_S),
-                                      .wanted = is_wanted,
-                                      .ready = on_trace,
-                                      .failed = reply_later,
-                                      .context = request};
-    status->ops->trace(status->ops->server, &order);
-  }
+  reply_text(request, 200, "text/plain; charset=utf-8", viewer_config(&status->viewer, view.config), NULL);
 }
 
 /* -- history -------------------------------------------------------------------------------------------------------- */
 
-/* NULL: there is none of that name. */
-static struct pipeline *find_pipeline(const struct status *status, const char *name) {
-  struct server_view view;
-  status->ops->read(status->ops->server, &view);
-  for (unsigned i = 0; i < view.pipeline_count; i++) {
-    struct pipeline *pipeline = status->ops->pipeline(status->ops->server, i);
-    if (strcmp(pipeline_config(pipeline)->name, name) == 0) {
-      return pipeline;
-    }
-  }
-  return NULL;
-}
-
 static void answer_history(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route;
-  const struct pipeline *pipeline = find_pipeline(status, name);
-  if (pipeline) {
+  const struct pipeline *pipeline = routes_find_pipeline(status, name);
+  if (pipeline && !viewer_sees(&status->viewer, pipeline_config(pipeline))) {
+    routes_answer_hidden(status, request, name);
+  } else if (pipeline) {
     reply_json(request, 200, past_document(pipeline_past(pipeline), clock_now()), NULL);
   } else {
     reply_json(request, 404, answer_error_document("there is no such pipeline", NULL), NULL);
-  }
-}
-
-/* -- pictures ------------------------------------------------------------------------------------------------------- */
-
-enum { WIDEST = FORMAT_MAX_SIDE, USUAL_WIDTH = 640, MOST_PRODUCERS = 1024 };
-
-/* A whole number up to `most`, `usual` if it was not given. False: it is none. */
-static bool parse_number(const char *text, unsigned most, unsigned usual, unsigned *number) {
-  *number = usual;
-  if (!text) {
-    return true;
-  }
-  if (!text[0] || strspn(text, "0123456789") != strlen(text) || strlen(text) > 6) {
-    return false;
-  }
-  *number = (unsigned)strtoul(text, NULL, 10);
-  return *number <= most;
-}
-
-static void on_picture(void *context, unsigned char *file, size_t length) {
-  struct http_answer answer = {.status = 200, .type = "image/jpeg", .body = (char *)file, .length = length};
-  http_answer(context, &answer);
-}
-
-static bool parse_side(const char *text, enum picture_side *side) {
-  *side = text && strcmp(text, "in") == 0 ? PICTURE_IN : PICTURE_OUT;
-  return !text || *side == PICTURE_IN || strcmp(text, "out") == 0;
-}
-
-/* What is asked for, all but the side. False: that was answered. */
-static bool parse_picture(struct http_request *request, const char *name, struct picture_order *order) {
-  const char *as = http_argument(request, "as");
-  *order = (struct picture_order){.pipeline = name, .ready = on_picture, .failed = reply_later, .context = request};
-  order->heat = as && strcmp(as, "heat") == 0;
-  if ((!as || order->heat) && parse_number(http_argument(request, "width"), WIDEST, USUAL_WIDTH, &order->width) &&
-      parse_number(http_argument(request, "client"), MOST_PRODUCERS, 0, &order->producer)) {
-    return true;
-  }
-  reply_json(request, 400,
-             answer_error_document("width is a whole number of pixels, client the place of a producer, from 0, and as is heat",
-                                   "ask for in.jpg?width=320; a width of 0 is that of the frame"),
-             NULL);
-  return false;
-}
-
-static void answer_picture(struct status *status, struct http_request *request, const struct route *route, const char *name) {
-  struct picture_order order;
-  if (!parse_picture(request, name, &order)) {
-    return;
-  }
-  order.side = (enum picture_side)route->detail;
-  if (http_is(request, "HEAD")) {
-    reply_text(request, 200, "image/jpeg", strdup(""), NULL);
-  } else {
-    status->ops->picture(status->ops->server, &order);
-  }
-}
-
-static void answer_live_view(struct status *status, struct http_request *request, const struct route *route, const char *name) {
-  (void)route;
-  struct picture_order order;
-  if (!parse_picture(request, name, &order)) {
-    return;
-  }
-  if (!parse_side(http_argument(request, "side"), &order.side)) {
-    reply_json(request, 400, answer_error_document("side is in or out", "ask for live?side=in"), NULL);
-  } else if (http_is(request, "HEAD")) {
-    reply_text(request, 200, LIVE_TYPE, strdup(""), NULL);
-  } else {
-    live_answer(status->ops, request, &order);
   }
 }
 
@@ -256,7 +144,7 @@ static void do_upgrade(struct status *status, struct http_request *request, cons
 static void do_command(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   const struct command_order order = {.pipeline = name,
                                       .command = (enum pipeline_command)route->detail,
-                                      .wanted = is_wanted,
+                                      .wanted = routes_is_wanted,
                                       .answer = reply_later,
                                       .context = request};
   status->ops->command(status->ops->server, &order);
@@ -264,13 +152,13 @@ static void do_command(struct status *status, struct http_request *request, cons
 
 static void hear_link(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route;
-  links_answer(request, find_pipeline(status, name));
+  links_answer(request, routes_find_pipeline(status, name));
 }
 
 static void do_device(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   enum { MOST = 64 };
   struct device_order order = {.command = (enum device_command)route->detail, .answer = reply_later, .context = request};
-  if (parse_number(name, MOST, MOST, &order.number)) {
+  if (routes_parse_number(name, MOST, MOST, &order.number)) {
     status->ops->device_command(status->ops->server, &order);
   } else {
     reply_json(request, 404, answer_error_document("a device is named by its number", "see `devices` in /v1/status"), NULL);
@@ -284,11 +172,11 @@ static const struct route routes[] = {
     {"GET", "/v1/health", answer_health, 0},
     {"GET", "/metrics", answer_metrics, 0},
     {"GET", "/v1/config", answer_config, 0},
-    {"GET", "/v1/trace", answer_trace, 0},
+    {"GET", "/v1/trace", routes_trace, 0},
     {"GET", "/v1/pipelines/NAME/history", answer_history, 0},
-    {"GET", "/v1/pipelines/NAME/in.jpg", answer_picture, PICTURE_IN},
-    {"GET", "/v1/pipelines/NAME/out.jpg", answer_picture, PICTURE_OUT},
-    {"GET", "/v1/pipelines/NAME/live", answer_live_view, 0},
+    {"GET", "/v1/pipelines/NAME/in.jpg", routes_picture, PICTURE_IN},
+    {"GET", "/v1/pipelines/NAME/out.jpg", routes_picture, PICTURE_OUT},
+    {"GET", "/v1/pipelines/NAME/live", routes_live_view, 0},
     {"POST", "/v1/reload", do_reload, 0},
     {"POST", "/v1/upgrade", do_upgrade, 0},
     {"POST", "/v1/devices/NAME/drain", do_device, DEVICE_DRAIN},
@@ -353,11 +241,18 @@ static bool takes(const struct route *route, const struct http_request *request)
 }
 
 /* The token is for TCP: who may use the Unix socket is said by its directory. */
+static bool needs_token(const struct status *status) {
+  struct server_view view;
+  status->ops->read(status->ops->server, &view);
+  return status->read_only && view.config->status.token;
+}
+
 static enum access judge(struct status *status, const struct http_request *request) {
   const struct access_headers headers = {.host = http_field(request, "Host"),
                                          .origin = http_field(request, "Origin"),
                                          .site = http_field(request, "Sec-Fetch-Site"),
                                          .mode = http_field(request, "Sec-Fetch-Mode"),
+                                         .commands = http_is(request, "POST"),
                                          .authorization = http_field(request, "Authorization"),
                                          .cookie = http_cookie(request, "framed_token")};
   struct server_view view;
@@ -380,9 +275,7 @@ static void answer_refused(struct http_request *request, enum access access) {
   reply_json(request, answers[access].code, answer_error_document(answers[access].error, answers[access].remedy), NULL);
 }
 
-static void on_request(void *context, struct http_request *request) {
-  struct status *status = context;
-  enum access access = judge(status, request);
+static void route_request(struct status *status, struct http_request *request, enum access access) {
   for (const struct route *route = routes; route < routes + ROUTE_COUNT; route++) {
     char name[NAME_LIMIT + 1];
     if (!matches(route, http_path(request), name)) {
@@ -401,6 +294,14 @@ static void on_request(void *context, struct http_request *request) {
     return;
   }
   answer_unknown(request);
+}
+
+static void on_request(void *context, struct http_request *request) {
+  struct status *status = context;
+  enum access access = judge(status, request);
+  viewer_read(&status->viewer, request, access == ACCESS_GRANTED && needs_token(status));
+  route_request(status, request, access);
+  viewer_clear(&status->viewer);
 }
 
 /* -- life ----------------------------------------------------------------------------------------------------------- */

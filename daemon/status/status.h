@@ -19,7 +19,8 @@ struct status *status_new(const struct status_ops *ops, int fd, bool read_only, 
 void status_close(struct status *status, void (*done)(void *context), void *context);
 
 /* The documents themselves, without HTTP; for tests, and for the state dump. The caller frees. */
-json_t *status_document(const struct status_ops *ops);
+struct viewer;
+json_t *status_document(const struct status_ops *ops, const struct viewer *viewer);
 /* A pipeline's past ten minutes, the oldest interval first. */
 json_t *past_document(const struct past *past, int64_t now);
 /* Of `live_only` lanes, devices and what is on them, else of all. */

@@ -1,21 +1,25 @@
 """Who may ask over HTTP: no website through a browser, and over TCP with a token nobody without it."""
 
+import json
+import os
 import socket
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 
 import pytest
 
-from harness import Daemon, pipeline, run_framed
+from harness import Daemon, limit, pipeline, run_framed
 from test_status import free_port
 
 FORMAT = {"pixels": "gray", "width": 64, "height": 48}
 TOKEN = "0123456789abcdef"
 
 
-def start(place, address="127.0.0.1", **keys):
+def start(place, address="127.0.0.1", entries=None, **keys):
     port = free_port()
-    return Daemon(place, {"cam0": pipeline(FORMAT)}, status={"socket": str(place / "status.sock"), "http": f"{address}:{port}", **keys}), port
+    return Daemon(place, entries or {"cam0": pipeline(FORMAT)}, status={"socket": str(place / "status.sock"), "http": f"{address}:{port}", **keys}), port
 
 
 def code(port, path="/v1/status", **headers):
@@ -76,3 +80,66 @@ def test_beyond_this_machine_there_must_be_a_token(place, address):
     (place / "t.yaml").write_text(text.replace("}\n", ", token: token}\n", 1))
     done = run_framed("--check", "-c", str(place / "t.yaml"))
     assert done.returncode == 0 and "the token's file" in done.stdout + done.stderr
+
+
+FRAMES = ("/v1/pipelines/cam0/in.jpg", "/v1/pipelines/cam0/out.jpg", "/v1/pipelines/cam0/live?side=in", "/v1/pipelines/cam0/history",
+          "/v1/trace?seconds=0.1")
+OPEN = {"mode": "0666"}
+
+
+@pytest.mark.parametrize("source, sink", [(OPEN, {**OPEN, "allow": {"users": [0]}}), ({**OPEN, "allow": {"groups": [0]}}, OPEN), ({}, OPEN)],
+                         ids=["allow of the sink", "allow of the source", "mode"])
+def test_frames_are_shown_to_those_who_may_use_them(place, source, sink):
+    """Over TCP nobody is known: what the sockets keep from some it keeps from all, but for metrics and health."""
+    entries = {"cam0": pipeline(FORMAT, source=source, sink=sink), "free": pipeline(FORMAT, source=OPEN, sink=OPEN)}
+    daemon, port = start(place, entries=entries)
+    with daemon:
+        daemon.wait_log("is ready")
+        wrong = "out" if "allow" in sink else "in"
+        assert code(port, f"/v1/pipelines/cam0/{wrong}.jpg") == code(port, "/v1/pipelines/cam0/history") == 403
+        assert code(port, "/v1/trace?seconds=0.1") == code(port, f"/v1/pipelines/cam0/live?side={wrong}") == 403
+        assert code(port, "/metrics") == code(port, "/v1/health") == code(port, "/v1/live") == 200
+        status = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/status"))
+        assert list(status["pipelines"]) == ["free"] and status["hidden"] == {"cam0": {"state": "running"}}
+        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/config").read().decode()
+        assert "  free:\n" in text and "cam0" not in text
+        assert set(daemon.status()["pipelines"]) == {"cam0", "free"} and daemon.status()["hidden"] == {}
+
+
+def test_the_token_shows_all(place):
+    (place / "token").write_text(f"{TOKEN}\n")
+    daemon, port = start(place, token="token")
+    with daemon:
+        daemon.wait_log("is ready")
+        for path in ("/v1/status", "/v1/config", "/v1/trace?seconds=0.1", "/v1/pipelines/cam0/history"):
+            assert code(port, path) == 401 and code(port, path, Authorization=f"Bearer {TOKEN}") == 200
+        assert "cam0" not in run_framed("--check", "-c", str(daemon.file)).stdout.partition("note: status.http")[2]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user can only be had by root")
+def test_a_user_of_the_status_socket_sees_what_its_sockets_show(place):
+    """The kernel names the user: allow and mode count for it as they do at the pipeline's sockets."""
+    entries = {name: pipeline(FORMAT, source={**OPEN, "allow": {"users": [user]}}, sink={**OPEN, "allow": {"users": [user]}})
+               for name, user in (("cam0", 0), ("free", 65534))}
+    place.chmod(0o755)
+    with Daemon(place, entries) as daemon:
+        daemon.socket.chmod(0o666)
+        ask = "import http.client, socket, sys\nc = http.client.HTTPConnection('framed')\nc.sock = socket.socket(socket.AF_UNIX)\n" \
+              "c.sock.connect(sys.argv[1])\nc.request('GET', sys.argv[2])\nanswer = c.getresponse()\nprint(answer.status, answer.read().decode())"
+        def nobody(path):
+            done = subprocess.run([sys.executable, "-I", "-c", ask, daemon.socket, path], user=65534, group=65534, extra_groups=[],
+                                  capture_output=True, text=True, timeout=limit(20), check=True)
+            return done.stdout.partition(" ")
+        status = json.loads(nobody("/v1/status")[2])
+        assert list(status["pipelines"]) == ["free"] and list(status["hidden"]) == ["cam0"]
+        for path in FRAMES:
+            assert nobody(path)[0] == "403", path
+        assert nobody("/v1/pipelines/free/history")[0] == "200"
+
+
+def test_the_page_is_not_to_be_framed(place):
+    daemon, port = start(place)
+    with daemon:
+        daemon.wait_log("is ready")
+        headers = urllib.request.urlopen(f"http://127.0.0.1:{port}/").headers
+        assert headers["X-Frame-Options"] == "DENY" and headers["Content-Security-Policy"] == "frame-ancestors 'none'"

@@ -93,7 +93,7 @@ def door(request, place):
     """It, and a daemon with both."""
     port = free_port()
     keys = {"status": {"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}}
-    with Daemon(place, {"cam0": pipeline(FORMAT)}, **keys) as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT, source={"mode": "0666"}, sink={"mode": "0666"})}, **keys) as daemon:
         unix = request.param == "socket"
         yield (Door(socket.AF_UNIX, str(daemon.socket)) if unix else Door(socket.AF_INET, ("127.0.0.1", port))), daemon
 
@@ -154,7 +154,7 @@ def test_a_burst_cuts_off_nobody_who_has_just_come(place):
 def test_traces_keep_nobody_out_over_tcp(place):
     port = free_port()
     keys = {"status": {"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}}
-    with Daemon(place, {"cam0": pipeline(FORMAT)}, **keys) as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT, source={"mode": "0666"}, sink={"mode": "0666"})}, **keys) as daemon:
         before = daemon.open_files()
         door = Door(socket.AF_INET, ("127.0.0.1", port))
         streams = [door.dial() for _ in range(40)]

@@ -62,9 +62,9 @@ SHOWN = """Object.fromEntries([...document.querySelectorAll('#table > tbody > tr
 
 def start(place, count, **keys):
     port = free_port()
-    pipelines = {f"cam{i}": pipeline(GRAY) for i in range(count)}
+    pipelines = {f"cam{i}": pipeline(GRAY, source={"mode": "0666"}, sink={"mode": "0666"}) for i in range(count)}
     if count > 1:
-        pipelines["cam1"] = pipeline(GRAY, source={"expect": "100ms"})
+        pipelines["cam1"] = pipeline(GRAY, source={"mode": "0666", "expect": "100ms"}, sink={"mode": "0666"})
     return Daemon(place, pipelines, status={"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}", **keys}), f"http://127.0.0.1:{port}"
 
 

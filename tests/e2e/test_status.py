@@ -290,7 +290,7 @@ def test_the_configuration_in_force_round_trips(place):
 def test_tcp_is_read_only(place):
     port = free_port()
     keys = {"status": {"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}}
-    with Daemon(place, {"cam0": pipeline(FORMAT)}, **keys) as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT, source={"mode": "0666"}, sink={"mode": "0666"})}, **keys) as daemon:
         def get(path, method="GET"):
             request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
             with urllib.request.urlopen(request, timeout=limit(20)) as answer:

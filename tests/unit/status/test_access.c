@@ -38,6 +38,7 @@ START_TEST(origins_are_the_host_that_was_asked) {
       {{.host = "localhost", .site = "same-origin", .mode = "cors"}, ACCESS_GRANTED},
       {{.host = "localhost", .site = "none", .mode = "navigate"}, ACCESS_GRANTED},
       {{.host = "localhost", .site = "cross-site", .mode = "navigate"}, ACCESS_GRANTED},
+      {{.host = "localhost", .site = "cross-site", .mode = "navigate", .commands = true}, ACCESS_WRONG_ORIGIN},
       {{.host = "localhost", .site = "cross-site", .mode = "no-cors"}, ACCESS_WRONG_ORIGIN},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

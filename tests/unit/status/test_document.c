@@ -35,7 +35,7 @@ static void expect_balance(json_t *document, const char *name) {
 
 START_TEST(says_what_the_daemon_is) {
   struct server *server = fake_server_new();
-  json_t *document = status_document(&server->ops);
+  json_t *document = status_document(&server->ops, NULL);
   ck_assert_str_eq(text_at(document, "version"), "0.1.0");
   ck_assert_str_eq(text_at(document, "backend"), "cpu");
   ck_assert_str_eq(text_at(document, "device"), "a \"processor\"");
@@ -67,7 +67,7 @@ END_TEST
 
 START_TEST(says_what_a_pipeline_does) {
   struct server *server = fake_server_new();
-  json_t *document = status_document(&server->ops), *cam0 = at(document, "pipelines/cam0");
+  json_t *document = status_document(&server->ops, NULL), *cam0 = at(document, "pipelines/cam0");
   ck_assert_str_eq(text_at(cam0, "state"), "running");
   ck_assert_str_eq(text_at(cam0, "waiting"), "nothing");
   ck_assert_double_eq(number_at(cam0, "sessions"), 1);
@@ -117,7 +117,7 @@ END_TEST
 
 START_TEST(says_what_bounds_a_pipeline) {
   struct server *server = fake_server_new();
-  json_t *document = status_document(&server->ops), *cam0 = at(document, "pipelines/cam0");
+  json_t *document = status_document(&server->ops, NULL), *cam0 = at(document, "pipelines/cam0");
   ck_assert_double_eq(number_at(cam0, "overlap/ratio"), 0.48);
   ck_assert_double_eq(number_at(cam0, "overlap/speedup"), 1.93);
   ck_assert_double_eq(number_at(cam0, "overlap/ideal_speedup"), 1.96);
@@ -142,7 +142,7 @@ END_TEST
 
 START_TEST(is_whole_before_the_first_frame) {
   struct server *server = fake_server_new();
-  json_t *document = status_document(&server->ops), *idle = at(document, "pipelines/idle");
+  json_t *document = status_document(&server->ops, NULL), *idle = at(document, "pipelines/idle");
   ck_assert_str_eq(text_at(idle, "state"), "starting");
   ck_assert_str_eq(text_at(idle, "waiting"), "producer");
   ck_assert_double_eq(number_at(idle, "frames/in"), 0);
@@ -163,7 +163,7 @@ END_TEST
 START_TEST(shows_a_pipeline_without_configuration) {
   struct server *server = fake_server_new();
   server->config.pipeline_count = 1;
-  json_t *document = status_document(&server->ops), *idle = at(document, "pipelines/idle");
+  json_t *document = status_document(&server->ops, NULL), *idle = at(document, "pipelines/idle");
   ck_assert_ptr_null(json_object_get(idle, "source"));
   ck_assert_double_eq(number_at(idle, "frames/in"), 0);
   json_decref(document);
@@ -175,7 +175,7 @@ START_TEST(never_says_what_json_cannot) {
   struct server *server = fake_server_new();
   server->pipelines[0].snapshot.out_fps = 1.0 / 0.0;
   server->pipelines[0].snapshot.latency[STEP_EMIT].p50 = 0.0 / 0.0;
-  json_t *document = status_document(&server->ops);
+  json_t *document = status_document(&server->ops, NULL);
   ck_assert_double_eq(number_at(document, "pipelines/cam0/throughput/fps"), 0);
   ck_assert_double_eq(number_at(document, "pipelines/cam0/latency_us/emit/p50"), 0);
   json_decref(document);
@@ -185,7 +185,7 @@ END_TEST
 
 START_TEST(counts_hand_overs_and_says_why_there_was_none) {
   struct server *server = fake_server_new();
-  json_t *document = status_document(&server->ops);
+  json_t *document = status_document(&server->ops, NULL);
   ck_assert(json_is_null(at(document, "handovers/last")) && json_is_null(at(document, "handovers/refused")));
   ck_assert(json_is_false(at(document, "handovers/upgrading")));
   json_decref(document);
@@ -197,7 +197,7 @@ START_TEST(counts_hand_overs_and_says_why_there_was_none) {
   server->view.history = &history;
   server->view.refusal = "it is too old";
   server->view.upgrading = true;
-  document = status_document(&server->ops);
+  document = status_document(&server->ops, NULL);
   ck_assert_double_eq(number_at(document, "handovers/fault") * 10 + number_at(document, "handovers/crash"), 21);
   ck_assert_double_eq(number_at(document, "handovers/longest_ms"), 20);
   ck_assert_double_eq(number_at(document, "handovers/last/gap_ms"), 14);
