@@ -53,6 +53,15 @@ def wrong_include(file, included):
     return None
 
 
+def hidden_shortages():
+    """Calls of failure_set() with an error of the system, which failure_set_system() alone may judge."""
+    for file in sorted(pathlib.Path("daemon").rglob("*.c")):
+        text = file.read_text(encoding="utf-8")
+        for match in re.finditer(r"\bfailure_set\((?:[^;]|\n)*?;", text):
+            if re.search(r"\bstrerror\(|\bfolder_problem\(", match.group()):
+                yield f"{file}:{text.count(chr(10), 0, match.start()) + 1}: use failure_set_system() for what the system refuses"
+
+
 def symbols(objects):
     """{object: (defined, wanted)} of all C modules."""
     found = {}
@@ -122,7 +131,7 @@ def untrue(guide="HACKING.md"):
 def main():
     wrong = [f"{file}:{number}: includes {included}, but {why}" for file, number, included in includes()
              if (why := wrong_include(file, included))]
-    wrong += untrue()
+    wrong += [*untrue(), *hidden_shortages()]
     if len(sys.argv) > 1:
         found = circles(uses(symbols(pathlib.Path(sys.argv[1]))))
         inside = [members for members in found if any(member.startswith("daemon/") for member in members)]

@@ -2,6 +2,11 @@
  * An error as a value: what failed and where, what to do about it, and the exit status it means for a program
  * that cannot go on without it (sysexits). Functions fill it and return false or NULL; nobody prints it but main
  * and the log.
+ *
+ * Only the text of the configuration may be wrong with EXIT_STATUS_CONFIG, which a service manager does not start again. What
+ * the system refuses (a full disk, a lost mount, no descriptor) may be over in a moment: `passes` says so, and whoever needs it
+ * waits and tries again. failure_set_system() alone decides that, by the error's number: every call that the system may refuse
+ * fails through it, and tests/structure.py looks that no strerror() stands in a failure_set().
  */
 #ifndef FRAMED_BASE_FAILURE_H
 #define FRAMED_BASE_FAILURE_H
@@ -23,6 +28,7 @@ struct failure {
   enum exit_status status;
   bool device; /* a device failed, which another process may find well */
   bool later;  /* it may be over in a moment */
+  bool passes; /* the system refused something that it may allow later: the configuration is not wrong */
   char text[512];
   char remedy[FAILURE_REMEDY]; /* may be empty */
 };
@@ -30,5 +36,15 @@ struct failure {
 /* Fills `failure` and returns false, so that a function can end in `return failure_set(...)`. */
 __attribute__((format(printf, 4, 5))) bool failure_set(struct failure *failure, enum exit_status status, const char *remedy,
                                                        const char *format, ...);
+
+/* The same for a call that the system refused with that errno: ": No space left on device" follows the text. A `remedy` of NULL
+ * stands for one that fits the error. */
+__attribute__((format(printf, 4, 5))) bool failure_set_system(struct failure *failure, int error, const char *remedy,
+                                                              const char *format, ...);
+/* The same where memory is short. */
+__attribute__((format(printf, 2, 3))) bool failure_set_memory(struct failure *failure, const char *format, ...);
+
+/* Whether the machine may cure an error of that number while the configuration stays as it is. */
+bool failure_passes(int error);
 
 #endif

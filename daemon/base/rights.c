@@ -97,8 +97,8 @@ bool rights_start(struct failure *failure) {
   int code = rights_start_thread(&passed);
   code = code == 0 ? rights_start_thread(&connections) : code;
   atomic_store(&started, code == 0);
-  return code == 0 || failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of threads (TasksMax)",
-                                  "cannot start a thread that closes what clients pass: %s", strerror(code));
+  return code == 0 || failure_set_system(failure, code, "raise the limit of threads (TasksMax)",
+                                         "cannot start a thread that closes what clients pass");
 }
 
 /* -- taking -------------------------------------------------------------------------------------------------------------- */

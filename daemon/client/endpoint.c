@@ -16,15 +16,7 @@ static _Atomic int64_t asked;
 int64_t endpoint_asked(void) { return atomic_load(&asked); }
 
 static bool cannot_open(const char *path, int error, struct failure *failure) {
-  const char *remedy = NULL;
-  if (error == ENOENT) {
-    remedy = "check the path and its directory";
-  } else if (error == EACCES || error == EPERM || error == EROFS) { /* EROFS: what ProtectSystem= makes of a folder */
-    remedy = "give the daemon's user access to it (under systemd also ReadWritePaths=)";
-  } else if (error == EMFILE || error == ENFILE) {
-    remedy = "raise the limit of open files (LimitNOFILE=)";
-  }
-  return failure_set(failure, EXIT_STATUS_CONFIG, remedy, "cannot open '%s': %s", path, strerror(error));
+  return failure_set_system(failure, error, NULL, "cannot open '%s'", path);
 }
 
 /* Standard input and output are shared with other processes, and so are their flags. A pipe or terminal is therefore

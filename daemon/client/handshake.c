@@ -36,7 +36,7 @@ struct handshakes {
 struct handshakes *handshakes_new(const struct handshakes_setup *setup, struct failure *failure) {
   struct handshakes *handshakes = image_new(IMAGE_HANDSHAKES, sizeof *handshakes);
   if (!handshakes) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to greet clients of pipeline '%s'", setup->pipeline);
+    failure_set_memory(failure, "not enough memory to greet clients of pipeline '%s'", setup->pipeline);
     return NULL;
   }
   handshakes->setup = *setup;

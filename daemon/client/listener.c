@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "daemon/base/log.h"
 #include "daemon/base/rights.h"
 #include "daemon/base/systemd.h"
 #include "daemon/state/fd_table.h"
@@ -66,12 +67,14 @@ struct listener *listener_open(const char *name, const char *path, const struct 
   listener->passed = listener->fd >= 0;
   bool is_there = listener->passed || take_kept(listener);
   rights_refuse(listener->fd);
-  bool opened = is_there ? !listener_has_file(listener) || listener_set_access(listener, access, failure)
-                         : listener_create(listener, access, failure);
-  if (opened && is_there) {
-    listener_enter(listener);
+  if (!is_there) {
+    return listener_create(listener, access, failure) ? listener : listener_close(listener);
   }
-  return opened ? listener : listener_close(listener);
+  if (listener_has_file(listener) && !listener_set_access(listener, access, failure)) { /* it serves as it is */
+    log_event(LOG_FAILED, name, "a socket may have other rights than the configuration says: %s", failure->text);
+  }
+  listener_enter(listener);
+  return listener;
 }
 
 bool listener_begin(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
@@ -144,8 +147,8 @@ static bool bind_tcp(struct listener *listener, const struct addrinfo *target, s
   int on = 1;
   setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* a restart need not wait for TIME_WAIT */
   if (bind(listener->fd, target->ai_addr, target->ai_addrlen) != 0) {
-    return failure_set(failure, EXIT_STATUS_CONFIG, "stop what uses the port, or choose another one", "cannot listen on %s: %s",
-                       listener->path, strerror(errno));
+    return failure_set_system(failure, errno, "stop what uses the port, or choose another one", "cannot listen on %s",
+                              listener->path);
   }
   return listener_listen(listener, failure);
 }

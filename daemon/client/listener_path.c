@@ -35,7 +35,7 @@ struct listener *listener_make(const char *path, struct failure *failure) {
   if (!listener || !copy) {
     free(listener);
     free(copy);
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for a listening socket");
+    failure_set_memory(failure, "not enough memory for a listening socket");
     return NULL;
   }
   listener->fd = -1;
@@ -46,8 +46,8 @@ struct listener *listener_make(const char *path, struct failure *failure) {
 bool listener_make_socket(struct listener *listener, int domain, struct failure *failure) {
   listener->fd = socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (listener->fd < 0) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE=)",
-                       "cannot make a socket for '%s': %s", listener->path, strerror(errno));
+    return failure_set_system(failure, errno, "raise the limit of open files (LimitNOFILE=)", "cannot make a socket for '%s'",
+                              listener->path);
   }
   rights_refuse(listener->fd);
   return true;
@@ -55,7 +55,7 @@ bool listener_make_socket(struct listener *listener, int domain, struct failure 
 
 bool listener_listen(struct listener *listener, struct failure *failure) {
   if (listen(listener->fd, SOMAXCONN) != 0) {
-    return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "cannot listen on '%s': %s", listener->path, strerror(errno));
+    return failure_set_system(failure, errno, NULL, "cannot listen on '%s'", listener->path);
   }
   return true;
 }
@@ -182,18 +182,18 @@ static bool clear_path(const struct folder_entry *entry, const struct sockaddr_u
                        "the socket '%s' is in use by another process", path);
   }
   if (status != 0) {
-    return failure_set(failure, EXIT_STATUS_CONFIG, "remove the file if nobody needs it, or choose another path",
-                       "cannot tell whether the socket '%s' is in use: %s", path, strerror(status));
+    return failure_set_system(failure, status, "remove the file if nobody needs it, or choose another path",
+                              "cannot tell whether the socket '%s' is in use", path);
   }
   if (!folder_remove(entry, "") && errno != ENOENT) {
-    return failure_set(failure, EXIT_STATUS_CONFIG, "give the daemon's user write access to the directory",
-                       "cannot replace the left over socket '%s': %s", path, strerror(errno));
+    return failure_set_system(failure, errno, "give the daemon's user write access to the directory",
+                              "cannot replace the left over socket '%s'", path);
   }
   return true;
 }
 
 static bool cannot_bind(const char *path, int error, struct failure *failure) {
-  const char *remedy = "check the directory of the path", *slash = strrchr(path, '/');
+  const char *remedy = NULL, *slash = strrchr(path, '/');
   char own[FAILURE_REMEDY];
   if (error == EROFS) { /* what ProtectSystem= makes of all folders but a service's own */
     snprintf(own, sizeof own, "in the service, write /run/framed/%s; elsewhere choose a directory that can be written to",
@@ -208,19 +208,21 @@ static bool cannot_bind(const char *path, int error, struct failure *failure) {
   } else if (error == ELOOP) {
     remedy = "name a directory that only root or the daemon's user may replace";
   }
-  return failure_set(failure, EXIT_STATUS_CONFIG, remedy, "cannot make the socket '%s': %s", path, folder_problem(error));
+  return failure_set_system(failure, error, remedy, "cannot make the socket '%s'", path);
 }
 
 /* A descriptor of the socket file; -1: there is none, or another user put it there. */
 static int open_made(const struct folder_entry *entry, struct stat *made) {
   int file = openat(entry->folder, entry->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-  bool is_ours = file >= 0 && fstat(file, made) == 0 && S_ISSOCK(made->st_mode) && made->st_uid == geteuid();
-  if (file >= 0 && !is_ours) {
-    close(file);
-    errno = EADDRINUSE;
-    return -1;
+  int error = file < 0 || fstat(file, made) != 0 ? errno : 0;
+  if (error == 0 && (!S_ISSOCK(made->st_mode) || made->st_uid != geteuid())) {
+    error = EADDRINUSE;
   }
-  return file;
+  if (file >= 0 && error != 0) {
+    close(file);
+  }
+  errno = error;
+  return error == 0 ? file : -1;
 }
 
 /* Binds with no access for others, whatever the umask is: Linux takes the file's mode from the socket's. Holding the lock. */
@@ -233,7 +235,11 @@ static bool bind_closed(struct listener *listener, const struct folder_entry *en
   struct stat made;
   int file = open_made(entry, &made);
   if (file < 0) {
-    return cannot_bind(listener->path, errno, failure);
+    int error = errno;
+    if (error != EADDRINUSE) { /* whose file it is cannot be told later */
+      folder_remove(entry, "");
+    }
+    return cannot_bind(listener->path, error, failure);
   }
   close(file);
   listener->device = made.st_dev;
@@ -244,21 +250,32 @@ static bool bind_closed(struct listener *listener, const struct folder_entry *en
   return true;
 }
 
-/* Linux has no call for the mode of an O_PATH descriptor before 6.6, and /proc/self/fd leads to its very file. */
-static bool set_access(const struct listener *listener, int file, const struct config_socket_access *access,
-                       struct failure *failure) {
+/* That this user may not give files to that one, no machine cures while the daemon runs. */
+static bool cannot_give(const struct listener *listener, const struct config_socket_access *access, int error,
+                        struct failure *failure) {
+  failure_set_system(failure, error, "run the daemon as root or as a member of that group, or leave out 'owner' and 'group'",
+                     "cannot give the socket '%s' to user %d, group %d", listener->path, (int)access->owner,
+                     (int)access->group);
+  if (error == EPERM) {
+    failure->status = EXIT_STATUS_CONFIG;
+    failure->passes = false;
+  }
+  return false;
+}
+
+/* What is right already is left alone: the file may lie in a file system that is read-only by now. Linux has no call for the
+ * mode of an O_PATH descriptor before 6.6, and /proc/self/fd leads to its very file. */
+static bool set_access(const struct listener *listener, int file, const struct stat *there,
+                       const struct config_socket_access *access, struct failure *failure) {
   char link[64];
-  bool is_given = access->owner != (uid_t)-1 || access->group != (gid_t)-1;
-  if (is_given && fchownat(file, "", access->owner, access->group, AT_EMPTY_PATH) != 0) {
-    return failure_set(failure, EXIT_STATUS_CONFIG,
-                       "run the daemon as root or as a member of that group, or leave out 'owner' and 'group'",
-                       "cannot give the socket '%s' to user %d, group %d: %s", listener->path, (int)access->owner,
-                       (int)access->group, strerror(errno));
+  bool is_given = (access->owner == (uid_t)-1 || access->owner == there->st_uid) &&
+                  (access->group == (gid_t)-1 || access->group == there->st_gid);
+  if (!is_given && fchownat(file, "", access->owner, access->group, AT_EMPTY_PATH) != 0) {
+    return cannot_give(listener, access, errno, failure);
   }
   snprintf(link, sizeof link, "/proc/self/fd/%d", file);
-  return chmod(link, access->mode) == 0 ||
-         failure_set(failure, EXIT_STATUS_CONFIG, NULL, "cannot set the mode of the socket '%s': %s", listener->path,
-                     strerror(errno));
+  return (there->st_mode & ALLPERMS) == access->mode || chmod(link, access->mode) == 0 ||
+         failure_set_system(failure, errno, NULL, "cannot set the mode of the socket '%s'", listener->path);
 }
 
 bool listener_set_access(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
@@ -272,13 +289,12 @@ bool listener_set_access(struct listener *listener, const struct config_socket_a
   int error = errno;
   folder_leave(&entry);
   bool is_ours = file >= 0 && fstat(file, &there) == 0 && is_made(listener, &there);
-  bool is_set = is_ours && set_access(listener, file, access, failure);
+  bool is_set = is_ours && set_access(listener, file, &there, access, failure);
   if (file >= 0 && !is_ours) {
     failure_set(failure, EXIT_STATUS_CONFIG, "remove that file, or choose another path",
                 "another file is where the socket '%s' was", listener->path);
   } else if (file < 0) {
-    failure_set(failure, EXIT_STATUS_CONFIG, "check the directory of the path", "cannot find the socket '%s': %s",
-                listener->path, folder_problem(error));
+    failure_set_system(failure, error, NULL, "cannot find the socket '%s'", listener->path);
   }
   if (file >= 0) {
     close(file);
@@ -299,8 +315,8 @@ static bool lock_folder(const struct folder_entry *entry, int *lock, struct fail
     if (!taken || ++tries == LOCK_TRIES) {
       close(*lock);
       *lock = -1;
-      return !taken || failure_set(failure, EXIT_STATUS_CONFIG, "find who holds it with lsof, or choose another directory",
-                                   "the directory of '%s' stays locked by another process", entry->path);
+      return !taken || failure_set_system(failure, EWOULDBLOCK, "find who holds it with lsof, or choose another directory",
+                                          "the directory of '%s' stays locked by another process", entry->path);
     }
     nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_MS * NS_PER_MS}, NULL);
   }

@@ -83,7 +83,7 @@ static void try_again(void *context) {
   producer->renewed = false;
   producer->owed = producer->setup->frozen;
   if (!producer->owed && !loop_job(producer->setup->loop, work, on_worked, producer)) {
-    failure_set(&producer->failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory");
+    failure_set_memory(&producer->failure, "not enough memory");
     on_tried(producer);
   }
 }

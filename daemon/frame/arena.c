@@ -32,13 +32,11 @@ enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 static bool create(struct arena *arena, const char *name, struct failure *failure) {
   arena->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (arena->fd < 0) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE)",
-                       "cannot create memory '%s': %s", name, strerror(errno));
+    return failure_set_system(failure, errno, "raise the limit of open files (LimitNOFILE)", "cannot create memory '%s'", name);
   }
   if (fchmod(arena->fd, S_IRUSR | S_IWUSR) != 0 || ftruncate(arena->fd, (off_t)arena->bytes) != 0 ||
       fcntl(arena->fd, F_ADD_SEALS, SEALS) != 0) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot size memory '%s' to %zu bytes: %s", name, arena->bytes,
-                       strerror(errno));
+    return failure_set_system(failure, errno, NULL, "cannot size memory '%s' to %zu bytes", name, arena->bytes);
   }
   return true;
 }
@@ -102,8 +100,8 @@ static bool arena_receive(const struct arena *arena, const char *name, struct fa
     return true;
   }
   if (errno == ENOMEM || errno == EFAULT || errno == EHWPOISON) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, "use fewer slots or clients, or smaller frames, or free memory",
-                       "no pages for the %zu bytes of '%s': %s", arena->bytes, name, strerror(errno));
+    return failure_set_system(failure, errno, "use fewer slots or clients, or smaller frames, or free memory",
+                              "no pages for the %zu bytes of '%s'", arena->bytes, name);
   }
   for (size_t at = 0; at < arena->bytes; at += PAGE) { /* Linux before 5.14, or a filter of system calls */
     (void)*(const volatile unsigned char *)(arena->base + at);
@@ -115,8 +113,8 @@ static bool map(struct arena *arena, const char *name, unsigned slots, const str
                 struct failure *failure) {
   void *base = map_shared(arena->fd, arena->bytes);
   if (base == MAP_FAILED) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, "use fewer slots or clients, or smaller frames",
-                       "cannot map %zu bytes for '%s': %s", arena->bytes, name, strerror(errno));
+    return failure_set_system(failure, errno, "use fewer slots or clients, or smaller frames", "cannot map %zu bytes for '%s'",
+                              arena->bytes, name);
   }
   arena->base = base;
   arena_place(arena, slots, device);
@@ -175,8 +173,8 @@ int arena_open(const struct arena *arena, int access, struct failure *failure) {
   snprintf(path, sizeof path, "/proc/self/fd/%d", arena->fd);
   int fd = open(path, access | O_CLOEXEC);
   if (fd < 0) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE)",
-                "cannot share %zu bytes of memory: %s", arena->bytes, strerror(errno));
+    failure_set_system(failure, errno, "raise the limit of open files (LimitNOFILE)", "cannot share %zu bytes of memory",
+                       arena->bytes);
   }
   return fd;
 }

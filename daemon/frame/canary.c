@@ -166,8 +166,8 @@ static bool canary_start_thread(struct canary *canary, struct failure *failure) 
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   canary->has_thread = code == 0;
   if (!canary->has_thread) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of threads (TasksMax)",
-                       "cannot start the canary of device %u: %s", canary->setup.number, strerror(code));
+    return failure_set_system(failure, code, "raise the limit of threads (TasksMax)", "cannot start the canary of device %u",
+                              canary->setup.number);
   }
   pthread_setname_np(canary->thread, "framed-canary");
   return true;
@@ -176,7 +176,7 @@ static bool canary_start_thread(struct canary *canary, struct failure *failure) 
 struct canary *canary_new(const struct canary_setup *setup, struct failure *failure) {
   struct canary *canary = calloc(1, sizeof *canary);
   if (!canary) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for the canary of device %u", setup->number);
+    failure_set_memory(failure, "no memory for the canary of device %u", setup->number);
     return NULL;
   }
   canary->setup = *setup;

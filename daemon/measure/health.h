@@ -54,6 +54,7 @@ struct health_device {
   X(FAILED, "failed", "its frames made the device fail too often, and it takes none until it is resumed")                      \
   X(LEFT_OUT, "left_out", "a device failed for good, and sessions that were on it are on others")                              \
   X(NOT_STARTED, "not_started", "it could not start, and is tried until it can")                                               \
+  X(WAITING, "waiting", "the machine lacks something that it needs, as room on a disk; it is tried again and again")           \
   X(SOURCE, "source", "no frame can come")                                                                                     \
   X(SILENT, "silent", "no frame has come for longer than its source's `expect`")                                               \
   X(SINK, "sink", "results are lost, or have nowhere to go")                                                                   \

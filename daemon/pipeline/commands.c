@@ -81,9 +81,25 @@ void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context
                ledger.in_flight == 1 ? "" : "s", reason);
 }
 
+/* It takes no frames, and goes by the last command once it need not wait any more. */
+static void command_waiting(struct pipeline *pipeline, enum pipeline_command command, server_answer *answer, void *context) {
+  static const enum pipeline_state states[] = {[PIPELINE_COMMAND_PAUSE] = PIPELINE_PAUSED,
+                                               [PIPELINE_COMMAND_RESUME] = PIPELINE_RUNNING,
+                                               [PIPELINE_COMMAND_DRAIN] = PIPELINE_DRAINED};
+  pipeline->wait.then = states[command];
+  pipeline->wait.next = command == PIPELINE_COMMAND_RESUME ? 0 : pipeline->wait.next;
+  log_event(command == PIPELINE_COMMAND_RESUME ? LOG_RESUMED : LOG_PAUSED, pipeline->config->name,
+            "it waits, and will then be %s", pipeline_state_names[pipeline->wait.then]);
+  answer(context, 200, pipeline_state_document(pipeline));
+}
+
 void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, int64_t limit_ns, server_answer *answer,
                       void *context) {
-  if (pipeline->state == PIPELINE_STARTING || pipeline->state >= PIPELINE_STOPPING) {
+  if (pipeline->state == PIPELINE_WAITING && command != PIPELINE_COMMAND_RECORD) {
+    command_waiting(pipeline, command, answer, context);
+    return;
+  }
+  if (pipeline->state == PIPELINE_WAITING || pipeline->state == PIPELINE_STARTING || pipeline->state >= PIPELINE_STOPPING) {
     answer_error(answer, context, 409, "try again when it is running", "pipeline '%s' is %s", pipeline->config->name,
                  pipeline_state_names[pipeline->state]);
     return;

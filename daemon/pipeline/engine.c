@@ -9,9 +9,7 @@
 #include "daemon/pipeline/private.h"
 #include "daemon/state/image.h"
 
-static bool engine_out_of_memory(struct failure *failure) {
-  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
-}
+static bool engine_out_of_memory(struct failure *failure) { return failure_set_memory(failure, "not enough memory to start"); }
 
 struct processors *engine_processors(struct engine *engine) {
   return &engine->processors;

@@ -345,7 +345,7 @@ bool engine_open_devices(struct engine *engine, const struct config *config, con
                          struct failure *failure) {
   engine->devices = calloc(ENGINE_MOST_DEVICES, sizeof *engine->devices);
   if (!engine->devices) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
+    return failure_set_memory(failure, "not enough memory to start");
   }
   if (left && !adopt_known(engine, left)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the devices makes no sense");

@@ -55,7 +55,8 @@ void pipeline_keep(struct pipeline *pipeline, bool live) {
 
 bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left) {
   enum pipeline_state state = (unsigned)left->state >= PIPELINE_STOPPING ? left->before : left->state;
-  bool sound = (unsigned)state < PIPELINE_STOPPING && IMAGE_IS_FLAG(left->accounted) && IMAGE_IS_FLAG(left->begins_anew) &&
+  bool sound = (unsigned)state < PIPELINE_STOPPING && (unsigned)left->wait.then <= PIPELINE_DRAINED &&
+               IMAGE_IS_FLAG(left->accounted) && IMAGE_IS_FLAG(left->begins_anew) &&
                trouble_adopt(&pipeline->trouble, &left->trouble) && trouble_adopt(&pipeline->silence, &left->silence);
   for (unsigned i = 0; i < PIPELINE_TOO_MANY && sound; i++) {
     pipeline->quarantined[i] = left->quarantined[i];
@@ -65,10 +66,12 @@ bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left) {
     pipeline->was_late = state == PIPELINE_STARTING;
     pipeline->accounted =
         left->accounted && !state_left()->by_manager; /* a process that systemd starts does not go on stopping */
+    pipeline->wait.then = left->wait.then;
     /* one that could not start yet but has readers starts now, with these; after a kill only running ones had any at work */
     bool is_ready = pipeline->was_late && !state_left()->live && outputs_left_readers(left->outputs);
     pipeline->continues_as = is_ready ? PIPELINE_RUNNING : state;
-    pipeline->continues = pipeline->continues_as != PIPELINE_STARTING && (!left->begins_anew || state_left()->live);
+    pipeline->continues =
+        pipeline->continues_as != PIPELINE_STARTING && state != PIPELINE_WAITING && (!left->begins_anew || state_left()->live);
   }
   return sound;
 }

@@ -7,7 +7,7 @@
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
 static bool inputs_out_of_memory(struct failure *failure) {
-  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for the sessions of a pipeline");
+  return failure_set_memory(failure, "not enough memory for the sessions of a pipeline");
 }
 
 static bool open_source(struct inputs *inputs, bool inherits, struct failure *failure) {
@@ -94,6 +94,15 @@ struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *fail
   bool sound = !setup->left || inputs_adopt(inputs, setup->left) || make_no_sense(inputs, failure);
   if (!sound || !open_source(inputs, setup->inherits, failure) || !make_sessions(inputs, setup, failure)) {
     return setup->left ? NULL : inputs_free(inputs); /* what was handed over stays as it is, for another try */
+  }
+  return inputs;
+}
+
+struct inputs *inputs_none(const struct config_pipeline *config) {
+  struct inputs *inputs = image_new(IMAGE_INPUTS, sizeof *inputs);
+  if (inputs) {
+    inputs->config = config;
+    inputs->endpoint.fd = -1;
   }
   return inputs;
 }

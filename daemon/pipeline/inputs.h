@@ -30,6 +30,8 @@ struct inputs_setup {
 
 /* Makes the sessions and opens the source. Set-up thread; NULL on error. */
 struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *failure);
+/* Of a pipeline that waits: no seats, and nothing is open. NULL: no memory. */
+struct inputs *inputs_none(const struct config_pipeline *config);
 /* After inputs_close(), and after every session stopped or before the start. Blocks: set-up thread. Returns NULL. */
 struct inputs *inputs_free(struct inputs *inputs);
 

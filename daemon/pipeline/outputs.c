@@ -38,13 +38,14 @@ static bool outputs_make(struct outputs *outputs, const struct outputs_setup *se
   if (outputs_is_socket(outputs)) {
     return setup->inherits || open_listener(outputs, failure);
   }
-  return setup->inherits || setup->continues || outputs_open_file(outputs, NULL, failure);
+  return setup->inherits || setup->continues || outputs_open_file(outputs, NULL, failure) ||
+         (setup->may_be_late && outputs_may_come_late(outputs, failure));
 }
 
 struct outputs *outputs_new(const struct outputs_setup *setup, struct failure *failure) {
   struct outputs *outputs = image_new(IMAGE_OUTPUTS, sizeof *outputs);
   if (!outputs) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for the sink of a pipeline");
+    failure_set_memory(failure, "not enough memory for the sink of a pipeline");
     return NULL;
   }
   outputs->loop = setup->loop;
@@ -56,6 +57,7 @@ struct outputs *outputs_new(const struct outputs_setup *setup, struct failure *f
   outputs->file.next = SEGMENT_FILES_NONE;
   outputs->lend = setup->lend;
   outputs->context = setup->sink.context;
+  outputs->opened = setup->opened;
   return outputs_make(outputs, setup, failure) ? outputs : outputs_free(outputs);
 }
 
@@ -109,11 +111,14 @@ static void on_retry(void *context) {
   }
 }
 
+static bool outputs_out_of_memory(const struct outputs *outputs, struct failure *failure) {
+  return failure_set_memory(failure, "not enough memory to wait for '%s'", outputs->config->sink.path);
+}
+
 static bool start_fifo(struct outputs *outputs, struct failure *failure) {
   outputs->retry = loop_timer_new(outputs->loop, on_retry, outputs);
   if (!outputs->retry) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to wait for a reader of '%s'",
-                       outputs->config->sink.path);
+    return outputs_out_of_memory(outputs, failure);
   }
   if (outputs->count == 0) {
     loop_timer_start(outputs->retry, outputs->awaits_end ? RETRY_MS : 0, RETRY_MS);
@@ -183,7 +188,8 @@ static bool outputs_go_on(struct outputs *outputs) {
 /* A file that was handed over is attached already. */
 bool outputs_start(struct outputs *outputs, struct failure *failure) {
   log_cuts(outputs);
-  bool started = outputs->listener                         ? outputs_start_accepting(outputs, failure)
+  bool started = outputs->late.lasts ? outputs_await_file(outputs) || outputs_out_of_memory(outputs, failure)
+                 : outputs->listener ? outputs_start_accepting(outputs, failure)
                  : outputs->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outputs, failure)
                  : outputs->endpoint.fd < 0                ? outputs->continues
                                                            : outputs_attach_file(outputs, failure);
@@ -197,6 +203,7 @@ void outputs_close(struct outputs *outputs) {
   outputs->acceptor = acceptor_close(outputs->acceptor);
   outputs->handshakes = handshakes_close(outputs->handshakes);
   outputs->retry = loop_timer_close(outputs->retry);
+  outputs->late.timer = loop_timer_close(outputs->late.timer);
   outputs->listener = listener_close(outputs->listener);
   if (outputs->file.index < 0) { /* else it is still to be finished */
     endpoint_close(&outputs->endpoint);

@@ -25,7 +25,9 @@ struct outputs_setup {
   outputs_lend *lend;
   struct quota *quota; /* of all users */
   bool continues;      /* everything comes from the process before: see outputs_adopt() */
-  bool inherits; /* the listener or the file is other outputs' for now: see outputs_give_listener(), outputs_open_file() */
+  bool inherits;    /* the listener or the file is other outputs' for now: see outputs_give_listener(), outputs_open_file() */
+  bool may_be_late; /* a file that cannot be opened for now is opened later, */
+  void (*opened)(void *context); /* which is told with the context of the sink; or NULL */
 };
 
 /* Makes the sink and opens where it goes. Set-up thread; NULL on error. */
@@ -64,6 +66,8 @@ void outputs_on_event(struct outputs *outputs, const struct sink_event *event);
 
 /* Standard output, or another reader that cannot come back, was closed by its reader. */
 bool outputs_ended(const struct outputs *outputs);
+/* Its file cannot be opened for now; outputs_trouble() says why. */
+bool outputs_is_late(const struct outputs *outputs);
 unsigned outputs_readers(const struct outputs *outputs);
 uint64_t outputs_missed(const struct outputs *outputs); /* whole results, readers that left included */
 const struct refusals *outputs_refusals(const struct outputs *outputs);

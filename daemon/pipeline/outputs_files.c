@@ -115,7 +115,11 @@ static void begin_job(struct outputs *outputs, int64_t patience, loop_callback *
   }
 }
 
-static void end_job(struct outputs *outputs) {
+void outputs_begin_job(struct outputs *outputs, loop_callback *run, loop_callback *done) {
+  begin_job(outputs, 0, run, done, outputs);
+}
+
+void outputs_end_job(struct outputs *outputs) {
   if (--outputs->file.jobs > 0) {
     return;
   }
@@ -186,7 +190,7 @@ static void on_end(void *context) {
   if (outputs->file.ends) {
     begin_job(outputs, PATIENCE, run_end, on_end, outputs->file.ends);
   }
-  end_job(outputs);
+  outputs_end_job(outputs);
 }
 
 /* Without memory for that the next start does it. */
@@ -304,7 +308,7 @@ static void on_next(void *context) {
       take_again(outputs, HOLD);
     }
   }
-  end_job(outputs);
+  outputs_end_job(outputs);
 }
 
 static void begin_next(struct outputs *outputs) {
@@ -390,7 +394,7 @@ static void on_look(void *context) {
     begin_next(outputs);
   }
   file->wants_next = false;
-  end_job(outputs);
+  outputs_end_job(outputs);
 }
 
 void outputs_look(struct outputs *outputs) {

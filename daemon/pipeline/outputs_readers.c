@@ -52,7 +52,7 @@ static int make_control(const struct outputs *outputs, struct reader_entry *plac
   }
   int fd = arena_open(&place->control, O_RDWR, failure);
   if (fd >= 0 && !reader_share(place->reader, (struct native_control *)place->control.base, memory)) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for a reader");
+    failure_set_memory(failure, "not enough memory for a reader");
     close(fd);
     fd = -1;
   }
@@ -113,7 +113,7 @@ bool outputs_attach(struct outputs *outputs, const struct client *client, const 
                     struct failure *failure) {
   struct reader_entry *place = image_new(IMAGE_PLACE, sizeof *place);
   if (!place) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for one more reader");
+    return failure_set_memory(failure, "not enough memory for one more reader");
   }
   place->reader = reader_new(outputs->sink, client->fd, failure);
   if (!place->reader || !reader_bring_room(place->reader, failure)) {

@@ -12,7 +12,7 @@
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
 static bool pipeline_out_of_memory(struct failure *failure) {
-  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for one more pipeline");
+  return failure_set_memory(failure, "not enough memory for one more pipeline");
 }
 
 static bool pipeline_negotiate(struct pipeline *pipeline, struct failure *failure) {
@@ -63,6 +63,7 @@ struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct c
   }
   pipeline->setup = *setup;
   pipeline->config = pipeline->stages_config = config;
+  pipeline->wait.then = PIPELINE_RUNNING;
   pipeline->pauses = (struct pending_requests){.loop = setup->loop, .expired = pipeline_on_pause_expired, .owner = pipeline};
   pipeline->drains = (struct pending_requests){.loop = setup->loop, .expired = pipeline_on_drain_expired, .owner = pipeline};
   return pipeline_negotiate(pipeline, failure) && pipeline_place(pipeline, failure) ? pipeline : pipeline_free(pipeline);
@@ -124,7 +125,9 @@ static bool make_record(struct pipeline *pipeline, struct failure *failure) {
                                                .context = pipeline,
                                                .input = &pipeline->input,
                                                .output = &pipeline->input},
-                                      .quota = pipeline->setup.quota};
+                                      .quota = pipeline->setup.quota,
+                                      .may_be_late = true,
+                                      .opened = pipeline_on_record_opened};
   const struct recorder_setup recorder = {.config = config,
                                           .input = &pipeline->input,
                                           .output = gpu_chain_output(pipeline->chain),

@@ -28,7 +28,8 @@ enum pipeline_state {
   PIPELINE_PAUSED,
   PIPELINE_DRAINING,
   PIPELINE_DRAINED,
-  PIPELINE_FAILED, /* its frames made the device fail too often: it takes none until it is resumed */
+  PIPELINE_FAILED,  /* its frames made the device fail too often: it takes none until it is resumed */
+  PIPELINE_WAITING, /* the machine lacks something that it needs, which is tried again and again: see waiting.c */
   PIPELINE_STOPPING,
   PIPELINE_STOPPED
 };
@@ -79,6 +80,22 @@ bool pipeline_prepare_inherited(struct pipeline *pipeline, const struct pipeline
                                 struct failure *failure);
 /* Gives its sockets back the access rights of its own configuration; the log says where that fails. */
 void pipeline_restore_access(struct pipeline *pipeline);
+/* After a pipeline_prepare() that failed with what the machine may cure: gives back what that took. The pipeline is WAITING,
+ * and has no sessions. Set-up thread. False: it cannot wait. */
+bool pipeline_wait(struct pipeline *pipeline, const struct failure *failure);
+/* When the machine should be tried again, by another pipeline of the same configuration: CLOCK_MONOTONIC ns. INT64_MAX: it does
+ * not wait. */
+int64_t pipeline_next_try(const struct pipeline *pipeline);
+/* That has failed. */
+void pipeline_wait_on(struct pipeline *pipeline, const struct failure *failure);
+/* At the next moment, whatever the pause. */
+void pipeline_try_soon(struct pipeline *pipeline);
+/* That is prepared, and starts in the place of the one that waited. */
+void pipeline_replace_waiting(struct pipeline *pipeline, const struct pipeline *waiting);
+/* Whether it goes on from where the process before left it. */
+bool pipeline_continues(const struct pipeline *pipeline);
+/* What it waits for; "" if it does not. */
+const char *pipeline_waits_for(const struct pipeline *pipeline);
 /* Gives back what pipeline_prepare() took. Set-up thread, before the start or after PIPELINE_GONE. */
 void pipeline_release(struct pipeline *pipeline);
 /* After pipeline_release(). NULL is fine; returns NULL. */
@@ -86,6 +103,7 @@ struct pipeline *pipeline_free(struct pipeline *pipeline);
 
 /* Takes over the listeners, before the start. */
 void pipeline_inherit(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance);
+/* One that waits goes on waiting. */
 bool pipeline_start(struct pipeline *pipeline, struct failure *failure);
 /* Whether a pipeline that could not start may be tried again, and stays as it is until then. */
 bool pipeline_may_start_later(const struct pipeline *pipeline);
@@ -152,6 +170,8 @@ const struct config_pipeline *pipeline_config(const struct pipeline *pipeline);
 /* The one that its stages are of, which is a newer one once they took the place of others. */
 const struct config_pipeline *pipeline_stages_config(const struct pipeline *pipeline);
 enum pipeline_state pipeline_state(const struct pipeline *pipeline);
+/* What is said of it outside: it also waits while its file, or that of its recording, cannot be opened. */
+enum pipeline_state pipeline_shown_state(const struct pipeline *pipeline);
 uint64_t pipeline_result_bytes_in_file(const struct pipeline *pipeline);
 /* No frame will ever come through again: its file or standard input is at its end, or nobody reads standard output. */
 bool pipeline_has_ended(const struct pipeline *pipeline);

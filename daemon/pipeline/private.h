@@ -2,11 +2,11 @@
  * What the files of a pipeline share. engine.c, engine_devices.c and engine_places.c are what pipelines run on. inputs.c (their
  * life and what they are told), inputs_events.c (what their sessions tell), inputs_file.c (producers that are files),
  * inputs_admit.c (how producers that connect get their seats) and inputs_image.c (how inputs are handed over) are its source
- * side; outputs.c (their life, FIFOs), outputs_files.c (regular files), outputs_readers.c (readers that connect) and
- * outputs_image.c (how outputs are handed over) its sink side. Of the pipeline itself questions.c and snapshot.c read what can
- * be known, watch.c follows what goes wrong, states.c says which event leads where, image.c hands it over, run.c is what it
- * does while it runs, commands.c what it is told, restage.c has it go on with other stages, and pipeline.c takes and gives back
- * what it needs. Each uses those before it.
+ * side; outputs.c (their life, FIFOs), outputs_late.c (files that cannot be opened yet), outputs_files.c (regular files),
+ * outputs_readers.c (readers that connect) and outputs_image.c (how outputs are handed over) its sink side. Of the pipeline
+ * itself questions.c and snapshot.c read what can be known, watch.c follows what goes wrong, states.c says which event leads
+ * where, image.c hands it over, run.c is what it does while it runs, commands.c what it is told, restage.c has it go on with
+ * other stages, and pipeline.c takes and gives back what it needs. Each uses those before it.
  */
 #ifndef FRAMED_PIPELINE_PRIVATE_H
 #define FRAMED_PIPELINE_PRIVATE_H
@@ -180,25 +180,31 @@ struct outputs {
   unsigned cut_off; /* readers that could not go on, since the process before this one was killed; until the start */
   bool continues;   /* the process before this one handed it over */
   const struct handshakes *left_handshakes; /* where its handshakes lay, until the start */
-  struct file_work {                        /* of a regular file: see outputs_files.c */
-    int index;                              /* beside what `endpoint` has: the index of a segment, */
-    uint64_t count;                         /* entries in it, */
-    struct segment_times times;             /* and when that began */
-    struct retention retention;             /* for the worker that removes old ones */
-    bool is_full;                           /* its disk is */
-    int fd, looks_at;                       /* what the sink has; -1: nothing; and what a worker looks at */
-    int64_t seen;                           /* its size at the last look */
-    struct segment_end *ends;               /* segments that are being finished */
-    uint64_t emitted;                       /* results that went into files before it */
-    unsigned jobs;                          /* that workers have, */
-    _Atomic int64_t asked;                  /* since when (CLOCK_MONOTONIC ns); 0: none */
-    bool busy;                              /* one of them is about the next file, and fills in this: */
-    bool moved, worked;                     /* whether the file is gone; whether there is a next one */
-    struct failure failure;                 /* else */
-    struct segment_files next;              /* what the sink gets as soon as it has given back what it has */
-    bool wants_next;                        /* the sink has given back a segment, and waits */
-    bool lasts;                             /* the trouble is not over when a result gets through */
-    bool stop_wanted;                       /* as soon as no worker has a job */
+  struct late {                             /* its file cannot be opened: see outputs_late.c */
+    bool lasts;
+    struct loop_timer *timer;
+    uint64_t pause_ms;
+  } late;
+  void (*opened)(void *context); /* it can, which its owner wants to know; or NULL */
+  struct file_work {             /* of a regular file: see outputs_files.c */
+    int index;                   /* beside what `endpoint` has: the index of a segment, */
+    uint64_t count;              /* entries in it, */
+    struct segment_times times;  /* and when that began */
+    struct retention retention;  /* for the worker that removes old ones */
+    bool is_full;                /* its disk is */
+    int fd, looks_at;            /* what the sink has; -1: nothing; and what a worker looks at */
+    int64_t seen;                /* its size at the last look */
+    struct segment_end *ends;    /* segments that are being finished */
+    uint64_t emitted;            /* results that went into files before it */
+    unsigned jobs;               /* that workers have, */
+    _Atomic int64_t asked;       /* since when (CLOCK_MONOTONIC ns); 0: none */
+    bool busy;                   /* one of them is about the next file, and fills in this: */
+    bool moved, worked;          /* whether the file is gone; whether there is a next one */
+    struct failure failure;      /* else */
+    struct segment_files next;   /* what the sink gets as soon as it has given back what it has */
+    bool wants_next;             /* the sink has given back a segment, and waits */
+    bool lasts;                  /* the trouble is not over when a result gets through */
+    bool stop_wanted;            /* as soon as no worker has a job */
   } file;
 };
 
@@ -218,6 +224,17 @@ void outputs_sweep(struct outputs *outputs);
 void outputs_note_full(struct outputs *outputs, bool is_full);
 /* Whether what is wrong with the file is not over when a result gets through. */
 bool outputs_trouble_lasts(const struct outputs *outputs);
+
+/* Gives a worker something to do with the file; ends with outputs_end_job() in `done`. The outputs stop after it. */
+void outputs_begin_job(struct outputs *outputs, loop_callback *run, loop_callback *done);
+void outputs_end_job(struct outputs *outputs);
+
+/* -- outputs_late.c --------------------------------------------------------------------------------------------------- */
+
+/* Whether a file that could not be opened for this reason may come late. */
+bool outputs_may_come_late(struct outputs *outputs, const struct failure *failure);
+/* Tries to open it until that works. */
+bool outputs_await_file(struct outputs *outputs);
 
 /* -- outputs_readers.c ---------------------------------------------------------------------------------------------- */
 
@@ -283,7 +300,8 @@ struct pipeline {
   struct recorder *recorder;              /* NULL: what comes in is not recorded */
   struct outputs *record;                 /* where that goes, */
   struct config_pipeline record_config;   /* as a pipeline of its own with the same name */
-  bool recording, record_stopping;        /* they were started; told to stop */
+  bool record_started, recording;         /* it was started, and has its file */
+  bool record_stopping;                   /* it was told to stop */
   struct pending_requests pauses, drains; /* requests that wait for it to be held; drained */
   struct meter *meter;
   struct past past;
@@ -298,6 +316,12 @@ struct pipeline {
     uint64_t missed;        /* by the recording, */
     bool record_lags;       /* which is what is wrong with it */
   } watch;
+  struct pipeline_wait {      /* WAITING: see waiting.c */
+    enum pipeline_state then; /* RUNNING, or PAUSED or DRAINED by a command: the state in which it starts */
+    int64_t next, pause;      /* when it is tried again (CLOCK_MONOTONIC ns), and how long it waits after that */
+  } wait;
+  struct message empty;                   /* without sessions nobody tells that it is idle, or has stopped: this does, */
+  bool empty_posted;                      /* and is on its way */
   bool for_good;                          /* STOPPING: stops as soon as it is quiet */
   bool cut;                               /* sessions were told to stop */
   bool accounted;                         /* the log has its account, maybe from an image before this one */
@@ -325,6 +349,7 @@ void pipeline_on_changed(struct pipeline *pipeline);
 void pipeline_on_session_event(void *context, const struct session_event *event);
 void pipeline_on_sink_event(void *context, const struct sink_event *event);
 void pipeline_on_record_event(void *context, const struct sink_event *event);
+void pipeline_on_record_opened(void *context);
 void pipeline_on_record_stopped(void *context);
 void pipeline_answer_pending(struct pipeline *pipeline, const char *why);
 void pipeline_on_held(struct pipeline *pipeline);
@@ -340,6 +365,7 @@ void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context
 enum pipeline_happening {
   HAPPENS_START,    /* a pipeline without a past starts */
   HAPPENS_CONTINUE, /* one starts that the process before this one left */
+  HAPPENS_WAIT,     /* it cannot be prepared for now */
   HAPPENS_PAUSE,    /* the commands */
   HAPPENS_RESUME,
   HAPPENS_DRAIN,

@@ -19,6 +19,12 @@ const struct config_pipeline *pipeline_config(const struct pipeline *pipeline) {
 
 enum pipeline_state pipeline_state(const struct pipeline *pipeline) { return pipeline->state; }
 
+enum pipeline_state pipeline_shown_state(const struct pipeline *pipeline) {
+  bool is_late =
+      (pipeline->record && outputs_is_late(pipeline->record)) || (pipeline->outputs && outputs_is_late(pipeline->outputs));
+  return pipeline->state == PIPELINE_RUNNING && is_late ? PIPELINE_WAITING : pipeline->state;
+}
+
 uint64_t pipeline_result_bytes_in_file(const struct pipeline *pipeline) {
   return sink_result_bytes_in_file(pipeline->config, gpu_chain_output(pipeline->chain));
 }
@@ -97,7 +103,7 @@ unsigned pipeline_clients(const struct pipeline *pipeline) {
 unsigned pipeline_seats(const struct pipeline *pipeline) { return inputs_seats(pipeline->inputs); }
 
 bool pipeline_copies_by_kernel(const struct pipeline *pipeline) {
-  return session_stages(inputs_session(pipeline->inputs, 0))->copy == GPU_COPY_KERNEL;
+  return inputs_seats(pipeline->inputs) > 0 && session_stages(inputs_session(pipeline->inputs, 0))->copy == GPU_COPY_KERNEL;
 }
 
 struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned producer, unsigned frames) {

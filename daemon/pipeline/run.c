@@ -93,20 +93,30 @@ static void begin_at_sockets(const struct pipeline *pipeline) {
 
 /* -- life, on the control loop ----------------------------------------------------------------------------------- */
 
+static void begin_recording(struct pipeline *pipeline) {
+  pipeline->recording = true;
+  recorder_start(pipeline->recorder, outputs_sink(pipeline->record));
+}
+
+void pipeline_on_record_opened(void *context) { begin_recording(context); }
+
+/* Until the file of a recording can be opened, frames go on, and the recorder keeps what its memory holds. */
 static bool start_record(struct pipeline *pipeline, struct failure *failure) {
-  if (pipeline->recorder && !pipeline->recording) {
-    pipeline->recording = outputs_start(pipeline->record, failure);
-    if (pipeline->recording) {
-      recorder_start(pipeline->recorder, outputs_sink(pipeline->record));
-    }
+  if (!pipeline->recorder || pipeline->record_started) {
+    return true;
   }
-  return !pipeline->recorder || pipeline->recording;
+  pipeline->record_started = outputs_start(pipeline->record, failure);
+  if (pipeline->record_started && !outputs_is_late(pipeline->record)) {
+    begin_recording(pipeline);
+  }
+  return pipeline->record_started;
 }
 
 static bool start_ends(struct pipeline *pipeline, struct failure *failure) {
-  enum pipeline_state state = pipeline->continues ? pipeline->continues_as : PIPELINE_RUNNING;
-  if (state != PIPELINE_RUNNING) {
+  if (pipeline->continues && pipeline->continues_as != PIPELINE_RUNNING) {
     inputs_start_held(pipeline->inputs);
+  } else if (!pipeline->continues && pipeline->wait.then != PIPELINE_RUNNING) {
+    inputs_hold(pipeline->inputs, false);
   }
   if (!pipeline->outputs_started) { /* nobody accepts there yet */
     begin_at_sockets(pipeline);
@@ -115,7 +125,16 @@ static bool start_ends(struct pipeline *pipeline, struct failure *failure) {
   return pipeline->outputs_started && start_record(pipeline, failure) && inputs_start(pipeline->inputs, failure);
 }
 
+static void begin_watching(struct pipeline *pipeline) {
+  pipeline_watch_begin(pipeline);
+  pipeline_tick(pipeline);
+}
+
 bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
+  if (pipeline->state == PIPELINE_WAITING) {
+    begin_watching(pipeline);
+    return true;
+  }
   if (!start_ends(pipeline, failure)) {
     trouble_note(&pipeline->trouble, clock_now(), failure->remedy, "it cannot start: %s", failure->text);
     return false;
@@ -125,12 +144,14 @@ bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
   }
   pipeline_move(pipeline, pipeline->continues ? HAPPENS_CONTINUE : HAPPENS_START);
   if (!pipeline->continues) {
+    if (pipeline->wait.then != PIPELINE_RUNNING) {
+      pipeline_move(pipeline, pipeline->wait.then == PIPELINE_PAUSED ? HAPPENS_PAUSE : HAPPENS_DRAIN);
+    }
     log_choice(pipeline);
   } else {
     log_condemned(pipeline);
   }
-  pipeline_watch_begin(pipeline);
-  pipeline_tick(pipeline);
+  begin_watching(pipeline);
   return true;
 }
 
@@ -142,6 +163,28 @@ void pipeline_answer_pending(struct pipeline *pipeline, const char *why) {
   }
   while (pending_take(&pipeline->drains, &answer, &context)) {
     answer_error(answer, context, 409, NULL, "pipeline '%s' %s before it was drained", pipeline->config->name, why);
+  }
+}
+
+static void on_idle(struct pipeline *pipeline);
+static void on_stopped(struct pipeline *pipeline);
+
+static void run_empty(struct message *message) {
+  struct pipeline *pipeline = (struct pipeline *)((char *)message - offsetof(struct pipeline, empty));
+  pipeline->empty_posted = false;
+  if (pipeline->cut) {
+    on_stopped(pipeline);
+  } else {
+    on_idle(pipeline);
+  }
+}
+
+/* Later, as sessions do: whoever quiesces or stops pipelines is not in the middle of that then. */
+static void tell_if_empty(struct pipeline *pipeline) {
+  if (inputs_seats(pipeline->inputs) == 0 && !pipeline->empty_posted) {
+    pipeline->empty_posted = true;
+    pipeline->empty.run = run_empty;
+    mailbox_post(pipeline->setup.control, &pipeline->empty);
   }
 }
 
@@ -162,6 +205,7 @@ void pipeline_quiesce(struct pipeline *pipeline, bool for_good) {
     inputs_suspend(pipeline->inputs);
   }
   inputs_hold(pipeline->inputs, true);
+  tell_if_empty(pipeline);
 }
 
 void pipeline_quiesce_to_leave(struct pipeline *pipeline) {
@@ -198,6 +242,7 @@ void pipeline_stop(struct pipeline *pipeline) {
   pipeline_answer_pending(pipeline, "was stopped");
   inputs_close(pipeline->inputs);
   inputs_stop(pipeline->inputs);
+  tell_if_empty(pipeline);
 }
 
 /* -- events ------------------------------------------------------------------------------------------------------ */
@@ -208,7 +253,7 @@ static void pipeline_tell(struct pipeline *pipeline, enum pipeline_event event, 
 
 json_t *pipeline_state_document(const struct pipeline *pipeline) {
   return json_pack("{s:b, s:s, s:s}", "ok", 1, "pipeline", pipeline->config->name, "state",
-                   pipeline_state_names[pipeline->state]);
+                   pipeline_state_names[pipeline_shown_state(pipeline)]);
 }
 
 static void grant(const struct pipeline *pipeline, struct pending_requests *requests) {
@@ -270,9 +315,11 @@ static void on_stopped(struct pipeline *pipeline) {
   if (!inputs_stopped(pipeline->inputs) || pipeline->record_stopping) {
     return;
   }
-  pipeline->record_stopping = pipeline->recording;
+  pipeline->record_stopping = pipeline->record_started;
   if (pipeline->recording) {
     recorder_stop(pipeline->recorder);
+  } else if (pipeline->record_started) {
+    pipeline_on_record_stopped(pipeline);
   } else {
     stop_outputs(pipeline);
   }

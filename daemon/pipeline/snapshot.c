@@ -37,7 +37,7 @@ static bool awaits(const struct outputs *outputs, int64_t before) {
 
 const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t before) {
   const struct config_pipeline *config = pipeline->config;
-  bool reads = config->source.endpoint == CONFIG_FILE && pipeline->inputs;
+  bool reads = config->source.endpoint == CONFIG_FILE && pipeline->inputs && inputs_seats(pipeline->inputs) > 0;
   bool writes = config->sink.endpoint == CONFIG_FILE && pipeline->outputs;
   int64_t read = reads ? session_asked(inputs_session(pipeline->inputs, 0)) : 0;
   if (read != 0 && read < before) {
@@ -193,7 +193,7 @@ static void count_refusals(const struct refusals *refusals, struct pipeline_snap
 }
 
 static void fill_clients(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
-  snapshot->clients = inputs_seats(pipeline->inputs);
+  snapshot->clients = pipeline->config->source.clients;
   snapshot->sessions = inputs_producers(pipeline->inputs);
   for (unsigned i = 0; i < snapshot->clients; i++) {
     snapshot->devices |= engine_place_bits(&pipeline->places[i]);
@@ -206,7 +206,7 @@ static void fill_clients(const struct pipeline *pipeline, struct pipeline_snapsh
   snapshot->silence = &pipeline->silence;
   snapshot->links = pipeline->links;
   count_refusals(inputs_refusals(pipeline->inputs), snapshot);
-  snapshot->waiting = pipeline_waiting(pipeline);
+  snapshot->waiting = inputs_seats(pipeline->inputs) > 0 ? pipeline_waiting(pipeline) : WAITING_FOR_NOTHING;
   snapshot->not_read = is_not_read(pipeline);
   if (pipeline->outputs) {
     snapshot->readers = outputs_readers(pipeline->outputs);
@@ -323,7 +323,6 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
     figures.step[step] = snapshot->latency[step].mean;
   }
   diagnose(&figures, &snapshot->diagnosis);
-  snapshot->slots = config->slots;
   snapshot->graph = session_stages(session)->graph == GPU_GRAPH_ON;
   snapshot->copies = strcmp(gpu_backend_name(device), "cpu") != 0; /* which works where the frames are */
   snapshot->copies_by_kernel = session_stages(session)->copy == GPU_COPY_KERNEL;
@@ -345,14 +344,18 @@ static void fill_figures(const struct pipeline *pipeline, struct pipeline_snapsh
     snapshot->latency[step] = histogram_summarize(&now->steps[step], &before->steps[step]);
     snapshot->cumulative[step] = now->steps[step];
   }
-  fill_diagnosis(pipeline, snapshot, now, before);
+  snapshot->slots = pipeline->config->slots;
+  snapshot->diagnosis.gain = 1;
+  if (inputs_seats(pipeline->inputs) > 0) {
+    fill_diagnosis(pipeline, snapshot, now, before);
+  }
 }
 
 void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
   const struct frame_format *output = gpu_chain_output(pipeline->chain);
   memset(snapshot, 0, sizeof *snapshot);
   snapshot->name = pipeline->config->name;
-  snapshot->state = pipeline->state;
+  snapshot->state = pipeline_shown_state(pipeline);
   format_describe(&pipeline->input, snapshot->input);
   format_describe(output, snapshot->output);
   format_bytes(&pipeline->input, &snapshot->input_bytes);

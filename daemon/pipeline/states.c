@@ -11,8 +11,8 @@
 #include "daemon/measure/clock.h"
 #include "daemon/pipeline/private.h"
 
-const char *const pipeline_state_names[] = {"starting", "running", "paused",   "draining",
-                                            "drained",  "failed",  "stopping", "stopped"};
+const char *const pipeline_state_names[] = {"starting", "running", "paused",   "draining", "drained",
+                                            "failed",   "waiting", "stopping", "stopped"};
 
 /* A cell of the table: 0 is no transition, BACK the state that the pipeline comes back to, all others are a state and one. */
 #define TO(state) (PIPELINE_##state + 1)
@@ -21,6 +21,7 @@ enum { BACK = PIPELINE_STOPPED + 2 };
 static const unsigned char transitions[PIPELINE_STOPPED + 1][PIPELINE_HAPPENINGS] = {
     [PIPELINE_STARTING] = {[HAPPENS_START] = TO(RUNNING),
                            [HAPPENS_CONTINUE] = BACK, /* as what the process before left: pipeline->continues_as */
+                           [HAPPENS_WAIT] = TO(WAITING),
                            [HAPPENS_IDLE] = TO(STARTING),
                            [HAPPENS_QUIESCE] = TO(STOPPING),
                            [HAPPENS_STOP] = TO(STOPPING)},
@@ -54,6 +55,12 @@ static const unsigned char transitions[PIPELINE_STOPPED + 1][PIPELINE_HAPPENINGS
                          [HAPPENS_IDLE] = TO(FAILED),
                          [HAPPENS_QUIESCE] = TO(STOPPING),
                          [HAPPENS_STOP] = TO(STOPPING)},
+    [PIPELINE_WAITING] = {[HAPPENS_PAUSE] = TO(WAITING), /* it takes no frames anyway, and starts paused then */
+                          [HAPPENS_RESUME] = TO(WAITING),
+                          [HAPPENS_DRAIN] = TO(WAITING),
+                          [HAPPENS_IDLE] = TO(WAITING),
+                          [HAPPENS_QUIESCE] = TO(STOPPING),
+                          [HAPPENS_STOP] = TO(STOPPING)},
     [PIPELINE_STOPPING] = {[HAPPENS_IDLE] = TO(STOPPING),
                            [HAPPENS_QUIESCE] = TO(STOPPING),
                            [HAPPENS_UNQUIESCE] = BACK, /* where it was before it was quiesced: pipeline->before */

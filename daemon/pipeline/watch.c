@@ -174,11 +174,10 @@ unsigned pipeline_troubles(const struct pipeline *pipeline, struct pipeline_trou
   unsigned count = 0;
   const struct trouble *sink = pipeline->outputs ? outputs_trouble(pipeline->outputs) : NULL;
   const struct trouble *source = pipeline->inputs ? inputs_trouble(pipeline->inputs) : NULL;
-  if (pipeline->state == PIPELINE_FAILED || pipeline->state == PIPELINE_STARTING) {
-    enum health_reason reason = pipeline->state == PIPELINE_FAILED ? HEALTH_FAILED : HEALTH_NOT_STARTED;
-    if (pipeline->trouble.count > 0) {
-      troubles[count++] = (struct pipeline_trouble){reason, &pipeline->trouble};
-    }
+  static const enum health_reason reasons[] = {
+      [PIPELINE_STARTING] = HEALTH_NOT_STARTED, [PIPELINE_FAILED] = HEALTH_FAILED, [PIPELINE_WAITING] = HEALTH_WAITING};
+  if (pipeline->state < sizeof reasons / sizeof reasons[0] && reasons[pipeline->state] && pipeline->trouble.count > 0) {
+    troubles[count++] = (struct pipeline_trouble){reasons[pipeline->state], &pipeline->trouble};
   }
   if (source && source->count > 0) {
     troubles[count++] = (struct pipeline_trouble){HEALTH_SOURCE, source};

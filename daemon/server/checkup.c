@@ -226,7 +226,7 @@ bool checkup_prepare(struct server *server, struct failure *failure) {
   unsigned count = engine_devices(server->engine);
   struct checkup *checkup = server->checkup = calloc(1, sizeof *checkup);
   if (!checkup || !(checkup->probes = calloc(count, sizeof *checkup->probes))) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
+    return failure_set_memory(failure, "not enough memory to start");
   }
   for (unsigned i = 0; i < count; i++) {
     struct probe *probe = &checkup->probes[checkup->count];

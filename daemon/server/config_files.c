@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "daemon/base/formats.h"
@@ -35,15 +36,22 @@ static void note(FILE *out, const struct config_mark *at, const char *what, cons
 }
 
 /* What a service is kept from shows only inside it. */
-static void note_read_only(FILE *out, const struct config_mark *at, const char *path) {
+static void note_disk(FILE *out, const struct config_mark *at, const char *path) {
   char *copy = strdup(path);
-  if (copy && access(dirname(copy), W_OK) != 0 && errno == EROFS) {
-    if (at->file && at->line > 0) {
-      fprintf(out, "%s:%u:%u: ", at->file, at->line, at->column);
-    }
-    fprintf(out,
-            "note: '%s' is in a read-only file system\n  choose another folder (under systemd, name it in ReadWritePaths=)\n",
-            path);
+  const char *folder = copy ? dirname(copy) : "";
+  struct statvfs disk;
+  const char *what = NULL;
+  if (access(folder, W_OK) != 0 && errno == EROFS) {
+    what = "is in a read-only file system\n  choose another folder (under systemd, name it in ReadWritePaths=)";
+  } else if (statvfs(folder, &disk) == 0 &&
+             ((disk.f_blocks > 0 && disk.f_bavail == 0) || (disk.f_files > 0 && disk.f_favail == 0))) {
+    what = "is on a full disk\n  make room there, of blocks and of inodes: until then its pipeline waits";
+  }
+  if (what && at->file && at->line > 0) {
+    fprintf(out, "%s:%u:%u: ", at->file, at->line, at->column);
+  }
+  if (what) {
+    fprintf(out, "note: '%s' %s\n", path, what);
   }
   free(copy);
 }
@@ -53,7 +61,7 @@ static void note_socket(FILE *out, const struct config_mark *at, const char *pat
     note(out, at, "the directory of the socket", path,
          "create it before the start, or let systemd do so with RuntimeDirectory=");
   }
-  note_read_only(out, at, path);
+  note_disk(out, at, path);
 }
 
 static bool uses_device(const struct config *config, unsigned index) {
@@ -136,10 +144,10 @@ void config_files_print_missing(FILE *out, const struct config *config) {
       note(out, &sink->path_at, "the directory of the sink's file", sink->path, "create it before the start");
     }
     if (sink->endpoint == CONFIG_FILE && strcmp(sink->path, "-") != 0) {
-      note_read_only(out, &sink->path_at, sink->path);
+      note_disk(out, &sink->path_at, sink->path);
     }
     if (config->pipelines[i].record.file) {
-      note_read_only(out, &config->pipelines[i].record.file_at, config->pipelines[i].record.file);
+      note_disk(out, &config->pipelines[i].record.file_at, config->pipelines[i].record.file);
     }
   }
 }
@@ -202,7 +210,7 @@ static bool compare_all(const struct ends *ends, unsigned count, struct failure 
 bool config_files_distinct(const struct config *config, struct failure *failure) {
   struct ends *ends = calloc(config->pipeline_count + 1, sizeof *ends);
   if (!ends) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to compare the files of pipelines");
+    return failure_set_memory(failure, "not enough memory to compare the files of pipelines");
   }
   for (unsigned i = 0; i < config->pipeline_count; i++) {
     const struct config_pipeline *pipeline = &config->pipelines[i];

@@ -24,7 +24,7 @@ static bool in_use(const struct server *server, const struct config *config) {
   for (const struct hanging *hanging = server->hanging; hanging; hanging = hanging->next) {
     used = used || uses(hanging->pipeline, config);
   }
-  return used;
+  return used || (server->tried && uses(server->tried, config));
 }
 
 static bool is_run(const struct server *server, const struct config_model *model) {
@@ -35,7 +35,7 @@ static bool is_run(const struct server *server, const struct config_model *model
   for (const struct hanging *hanging = server->hanging; hanging; hanging = hanging->next) {
     runs = runs || config_runs(pipeline_stages_config(hanging->pipeline), model);
   }
-  return runs;
+  return runs || (server->tried && config_runs(pipeline_stages_config(server->tried), model));
 }
 
 static void close_opened(void *context) { config_close(context); }

@@ -2,9 +2,10 @@
  * The server's own state, for the files that make it up. From the top: server.c (its life), phases.c (what each event does),
  * operations.c (what is asked from outside), startup.c (what is taken at the start and given back at the end), signals.c,
  * gpu_fault.c (what becomes of the server when a GPU fails), devices.c (which are in use), upgrade.c, reload.c with swap.c (a
- * new configuration), supervise.c (what happens every few seconds), http_address.c (where status.http is served), checkup.c
- * (whether all is well), handover.c (what goes to the next process image, and comes from the one before), hanging.c (files that
- * do not answer), generation.c (configurations in use). Each uses those after it, and reports to phases.c alone.
+ * new configuration), waiting.c (pipelines that wait for the machine), supervise.c (what happens every few seconds),
+ * status_socket.c and http_address.c (where status answers), checkup.c (whether all is well), handover.c (what goes to the next process
+ * image, and comes from the one before), hanging.c (files that do not answer), generation.c (configurations in use). Each uses
+ * those after it, and reports to phases.c alone.
  */
 #ifndef FRAMED_SERVER_PRIVATE_H
 #define FRAMED_SERVER_PRIVATE_H
@@ -92,6 +93,7 @@ struct hanging {
   struct pipeline *pipeline;
 };
 
+struct attempt;
 struct checkup;
 struct device_change;
 struct reload;
@@ -127,6 +129,9 @@ struct server {
   unsigned live_viewers;
   struct loop_timer *limit; /* of a stop, or of the reload that a fault waits for */
   struct loop_timer *look;  /* looks for files that do not answer, once the time of a stop is over */
+  struct loop_timer *tries; /* of pipelines that wait for the machine; NULL: none has waited yet */
+  struct attempt *attempt;  /* the try under way, or NULL, */
+  struct pipeline *tried;   /* and the pipeline that it makes */
   struct hanging *hanging;
   struct reload *reload;       /* the one under way, or NULL */
   bool reload_repeats;         /* the process before this one began it, and failed meanwhile: it is done again, */
@@ -235,12 +240,33 @@ void reload_on_fault(struct reload *reload);
 /* Gives a reload up, if it has not replaced anything yet; SERVER_RELOADED follows in any case. */
 void reload_cancel(struct reload *reload);
 
+/* waiting.c */
+/* Set-up thread: prepares a pipeline, one of so many that are to start, so that it does not take the last descriptors, which
+ * clients of status need. */
+bool waiting_prepare(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance, unsigned to_start,
+                     struct failure *failure);
+/* Tries pipelines that wait from now on. False: there is no memory. */
+bool waiting_follow(struct server *server);
+void waiting_stop(struct server *server); /* idempotent */
+/* Whether a try is under way that a reload has to wait for. */
+bool waiting_is_tried(const struct server *server);
+/* Tries all of them soon, whatever their pauses. */
+void waiting_try_all(struct server *server);
+
 /* supervise.c */
 /* Reports SERVER_FAULT where the devices' clocks cannot be read. */
 bool supervision_start(struct server *server);
 /* To systemd, with a line on what runs. */
 void supervision_say_ready(struct server *server);
 void supervision_stop(struct server *server); /* idempotent */
+
+/* status_socket.c */
+/* False: another daemon has the socket, or its path is wrong. What the machine refuses is tried again later. */
+bool status_socket_open(struct server *server, struct failure *failure);
+/* Answers there from now on, if it is open. */
+bool status_socket_serve(struct server *server, struct failure *failure);
+/* Tries to open it again where that was refused. */
+void status_socket_follow(struct server *server);
 
 /* http_address.c */
 /* Listens at status.http, if that can be. */

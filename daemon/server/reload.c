@@ -63,6 +63,7 @@ static void reload_end(struct reload *reload, int http_status, json_t *body) {
   if (!server->stop_wanted) {
     supervision_say_ready(server);
   }
+  waiting_try_all(server);
   server->report(server, SERVER_RELOADED, NULL);
 }
 
@@ -84,8 +85,8 @@ static void refuse_failure(struct reload *reload) {
   if (reload->cancelled) {
     reload_refuse(reload, 503, "the daemon is stopping", "");
   } else {
-    reload_refuse(reload, reload->failure.status == EXIT_STATUS_CONFIG ? 400 : 500, reload->failure.text,
-                  reload->failure.remedy);
+    reload_refuse(reload, reload->failure.status == EXIT_STATUS_CONFIG || reload->failure.passes ? 400 : 500,
+                  reload->failure.text, reload->failure.remedy);
   }
 }
 
@@ -235,7 +236,7 @@ static void prepare_if_may(struct reload *reload) {
   loop_timer_stop(reload->limit);
   if (reload->cancelled) {
     reload_take_back(reload);
-  } else if (swap_may_prepare(reload->swap)) {
+  } else if (!waiting_is_tried(reload->server) && swap_may_prepare(reload->swap)) {
     work_on(reload, prepare, on_prepared);
   } else {
     loop_timer_start(reload->limit, LOOK_MS, 0);

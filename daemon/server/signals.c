@@ -108,13 +108,12 @@ bool signals_open(struct server *server, struct failure *failure) {
   pthread_sigmask(SIG_BLOCK, &held, NULL);
   struct signals *signals = server->signals = calloc(1, sizeof *signals);
   if (!signals) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot handle signals: %s", strerror(ENOMEM));
+    return failure_set_system(failure, ENOMEM, NULL, "cannot handle signals");
   }
   signals->fd = signalfd(-1, &held, SFD_NONBLOCK | SFD_CLOEXEC);
   signals->watch = signals->fd >= 0 ? loop_watch_new(&server->loop, signals->fd, on_signals, server) : NULL;
   if (!signals->watch) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE=)",
-                       "cannot handle signals: %s", strerror(errno));
+    return failure_set_system(failure, errno, "raise the limit of open files (LimitNOFILE=)", "cannot handle signals");
   }
   loop_watch_start(signals->watch);
   return true;

@@ -23,21 +23,17 @@
 
 #define MOST_FED (90 * NS_PER_S)
 
-static bool startup_out_of_memory(struct failure *failure) {
-  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
-}
-
-static const struct config_socket_access status_access = {.mode = 0660, .owner = (uid_t)-1, .group = (gid_t)-1};
+static bool startup_out_of_memory(struct failure *failure) { return failure_set_memory(failure, "not enough memory to start"); }
 
 static bool open_status_listeners(struct server *server, struct failure *failure) {
   if (server->left && !server_take(server)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the daemon makes no sense");
   }
-  server->status_listener = listener_open("status", server->config->status.socket, &status_access, failure);
-  if (server->status_listener) {
-    http_address_open(server); /* before descriptors that the service manager kept are let go of */
+  if (!status_socket_open(server, failure)) {
+    return false;
   }
-  return server->status_listener;
+  http_address_open(server); /* before descriptors that the service manager kept are let go of */
+  return true;
 }
 
 static bool make_pipelines(struct server *server, struct failure *failure) {
@@ -86,16 +82,23 @@ static void start_feeding(struct preparation *preparation) {
   }
 }
 
+/* What the machine refuses one pipeline is no matter of the others. One that was handed over has connections and cannot wait.
+ */
+static bool prepare_one(const struct server *server, unsigned index, struct failure *failure) {
+  struct pipeline *pipeline = server->pipelines[index];
+  const struct pipeline_inheritance inheritance = {.left = server->left ? server->left->state->pipeline[index].address : NULL};
+  return waiting_prepare(pipeline, &inheritance, server->pipeline_count, failure) ||
+         (failure->passes && !pipeline_continues(pipeline) && pipeline_wait(pipeline, failure));
+}
+
 static void prepare(void *context) {
   struct preparation *preparation = context;
   struct server *server = preparation->server;
-  preparation->done = true;
+  preparation->done = checkup_prepare(server, &preparation->failure); /* first: nobody could wait for it */
   for (unsigned i = 0; i < server->pipeline_count && preparation->done; i++) {
-    const struct pipeline_inheritance inheritance = {.left = server->left ? server->left->state->pipeline[i].address : NULL};
-    preparation->done = pipeline_prepare(server->pipelines[i], &inheritance, &preparation->failure);
+    preparation->done = prepare_one(server, i, &preparation->failure);
   }
-  preparation->done = preparation->done && (server->left || config_files_distinct(server->config, &preparation->failure)) &&
-                      checkup_prepare(server, &preparation->failure);
+  preparation->done = preparation->done && (server->left || config_files_distinct(server->config, &preparation->failure));
 }
 
 static bool start_status(struct server *server, struct failure *failure) {
@@ -105,16 +108,11 @@ static bool start_status(struct server *server, struct failure *failure) {
   if (!server->tracer || !server->pictures || !server->devices) {
     return startup_out_of_memory(failure);
   }
-  struct failure why;
-  if (!listener_begin(server->status_listener, &status_access, &why)) {
-    log_event(LOG_FAILED, NULL, "somebody has removed the socket '%s', and it stays away: %s",
-              listener_path(server->status_listener), why.text);
+  if (!status_socket_serve(server, failure)) {
+    return false;
   }
-  server->status = status_new(&server->ops, listener_fd(server->status_listener), false, failure);
-  if (server->status) {
-    http_address_follow(server);
-  }
-  return server->status;
+  http_address_follow(server);
+  return true;
 }
 
 /* A pipeline that the process before could not start either does not keep the others from starting: it is tried until it
@@ -136,7 +134,7 @@ static bool start_all(struct server *server, struct failure *failure) {
       return false;
     }
   }
-  return ((checkup_start(server) && supervision_start(server)) || startup_out_of_memory(failure)) &&
+  return ((checkup_start(server) && supervision_start(server) && waiting_follow(server)) || startup_out_of_memory(failure)) &&
          start_status(server, failure);
 }
 
@@ -206,7 +204,7 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
   if (server_tell_next(server) && (!server->engine || engine_keep_absents(server->engine, server->left->state->engine))) {
     exec_repeat(failure);
   } else {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take it up once more");
+    failure_set_memory(failure, "not enough memory to take it up once more");
   }
 }
 
@@ -321,6 +319,7 @@ void server_close_handles(struct server *server) {
   }
   http_address_close(server);
   supervision_stop(server);
+  waiting_stop(server);
   checkup_stop(server);
   signals_close(server);
   server->limit = loop_timer_close(server->limit);

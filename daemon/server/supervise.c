@@ -118,6 +118,7 @@ static void on_tick(void *context) {
   systemd_flush();
   start_late(server);
   if (server->phase == SERVER_RUNNING && !server->reload) {
+    status_socket_follow(server);
     http_address_follow(server);
   }
   fd_store_try_again();

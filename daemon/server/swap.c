@@ -31,14 +31,14 @@ struct swap {
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
-/* The pipeline that leaves, and has this path until then. */
+/* The pipeline that leaves, and has this path until then. One that waits has nothing. */
 static struct pipeline *find_owner(const struct swap *swap, enum config_endpoint endpoint, const char *path) {
   for (unsigned i = 0; i < swap->outgoing_count; i++) {
     struct pipeline *pipeline = swap->outgoing[i].pipeline;
     const struct config_pipeline *config = pipeline_config(pipeline);
     bool by_source = endpoint == CONFIG_SOCKET && config->source.endpoint == endpoint && strcmp(config->source.path, path) == 0;
     bool by_sink = config->sink.endpoint == endpoint && strcmp(config->sink.path, path) == 0;
-    if (by_source || by_sink) {
+    if ((by_source || by_sink) && pipeline_next_try(pipeline) == INT64_MAX) {
       return pipeline;
     }
   }
@@ -134,7 +134,7 @@ struct swap *swap_new(struct server *server, const struct config *config, struct
     swap->config = config;
   }
   if (!swap || !allocate(swap)) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to reload");
+    failure_set_memory(failure, "not enough memory to reload");
     return swap_free(swap);
   }
   find_restaged(swap);
@@ -169,10 +169,26 @@ struct swap *swap_free(struct swap *swap) {
 
 /* -- steps ----------------------------------------------------------------------------------------------------- */
 
+/* A pipeline that would have to wait does not take the place of one that runs: the reload is refused then. */
+static bool may_wait(const struct swap *swap, unsigned index) {
+  const struct diff *diff = &swap->diff;
+  return diff->now[index].change == CHANGE_ADDED ||
+         pipeline_next_try(swap->server->pipelines[diff->now[index].old]) != INT64_MAX;
+}
+
+static bool prepare_incoming(struct swap *swap, unsigned index, struct failure *failure) {
+  struct incoming *incoming = &swap->incoming[index];
+  if (waiting_prepare(incoming->pipeline, &incoming->inheritance, swap->diff.new_count, failure)) {
+    return true;
+  }
+  incoming->inheritance = (struct pipeline_inheritance){0};
+  return failure->passes && may_wait(swap, index) && pipeline_wait(incoming->pipeline, failure);
+}
+
 bool swap_prepare(struct swap *swap, struct failure *failure) {
   for (unsigned i = 0; i < swap->diff.new_count; i++) {
     struct incoming *incoming = &swap->incoming[i];
-    if ((incoming->pipeline && !pipeline_prepare(incoming->pipeline, &incoming->inheritance, failure)) ||
+    if ((incoming->pipeline && !prepare_incoming(swap, i, failure)) ||
         (incoming->restaged && !pipeline_prepare_restage(incoming->restaged, failure))) {
       return false;
     }
@@ -306,4 +322,14 @@ void swap_release(struct swap *swap) {
   }
 }
 
-json_t *swap_document(const struct swap *swap) { return json_incref(swap->document); }
+json_t *swap_document(const struct swap *swap) {
+  json_t *waiting = json_object();
+  for (unsigned i = 0; i < swap->server->pipeline_count; i++) {
+    const struct pipeline *pipeline = swap->server->pipelines[i];
+    if (pipeline_waits_for(pipeline)[0]) {
+      json_object_set_new(waiting, pipeline_config(pipeline)->name, answer_string(pipeline_waits_for(pipeline)));
+    }
+  }
+  json_object_set_new(swap->document, "waiting", waiting);
+  return json_incref(swap->document);
+}

@@ -263,7 +263,7 @@ static bool begin_again(struct session *session, struct failure *failure) {
   session->quarantined = flow_quarantine(&session->flow, &session->last_quarantined);
   session->flow.retry = session->flow.devices[0].retry;
   return retry_join(session->flow.retry, session->setup.lane, &session->flow.ring) ||
-         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take up a session");
+         failure_set_memory(failure, "not enough memory to take up a session");
 }
 
 /* A session that shares memory has that memory, and a client at it. */

@@ -60,8 +60,7 @@ static bool make_discard(struct session *session, struct failure *failure) {
     return true;
   }
   session->discard = malloc(RECEIVE_DISCARD);
-  return session->discard ||
-         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", session->setup.config->name);
+  return session->discard || failure_set_memory(failure, "no memory for a session of '%s'", session->setup.config->name);
 }
 
 /* Makes the arenas and the program that works in them. Set-up thread. */
@@ -158,7 +157,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   const struct frame_format *input = gpu_chain_input(setup->stages.chain);
   struct session *session = image_new(IMAGE_SESSION, sizeof *session);
   if (!session) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", setup->config->name);
+    failure_set_memory(failure, "no memory for a session of '%s'", setup->config->name);
     return NULL;
   }
   session->setup = *setup;

@@ -13,7 +13,7 @@ struct reader *reader_new(struct sink *sink, int fd, struct failure *failure) {
     reader->spare = image_new(IMAGE_PENDING, sizeof *reader->spare);
   }
   if (!reader || (!sink->block && !reader->spare)) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a reader");
+    failure_set_memory(failure, "no memory for a reader");
     return image_free(reader);
   }
   reader->sink = sink;
@@ -37,8 +37,8 @@ bool reader_bring_room(struct reader *reader, struct failure *failure) {
   const struct sink *sink = reader->sink;
   bool is_needed = !sink->block && !reader->borrower && sink->rooms_made < sink->most_rooms;
   return !is_needed || reader_make_room(reader) ||
-         failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
-                     "no memory for %zu bytes of a result that a reader may be slow to take", sink->result_bytes);
+         failure_set_memory(failure, "no memory for %zu bytes of a result that a reader may be slow to take",
+                            sink->result_bytes);
 }
 
 void reader_drop_room(struct reader *reader) {

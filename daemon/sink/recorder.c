@@ -1,5 +1,6 @@
 #include "daemon/sink/recorder.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ struct recorder {
   struct recorder_setup setup;
   struct frame_format output; /* a copy of the setup's */
   struct tap tap;
-  struct sink *sink;
+  struct sink *starts_with, *sink; /* what it gets, and what its lane has */
   struct flow flow;
   struct account account;
   /* The ring: frames first to next - 1, counted since the start, of which the sink was offered those before `offered`. */
@@ -54,14 +55,17 @@ static void set_up_recorder(struct recorder *recorder, const struct recorder_set
   flow->session = recorder;
 }
 
+size_t recorder_bytes(const struct config_pipeline *config, size_t frame_bytes) {
+  uint64_t wanted = (uint64_t)config->record.memory / frame_bytes;
+  size_t bytes;
+  bool fits = !__builtin_mul_overflow(wanted > LEAST_CELLS ? wanted : LEAST_CELLS, frame_bytes, &bytes);
+  return config->record.file ? (fits ? bytes : SIZE_MAX) : 0;
+}
+
 /* All of the ring is touched, so that no frame is the first on a page. */
 static bool take_cells(struct recorder *recorder) {
-  uint64_t wanted = (uint64_t)recorder->setup.config->record.memory / recorder->frame_bytes;
-  size_t bytes;
-  recorder->cells = wanted > LEAST_CELLS ? wanted : LEAST_CELLS;
-  if (__builtin_mul_overflow(recorder->cells, recorder->frame_bytes, &bytes)) {
-    return false;
-  }
+  size_t bytes = recorder_bytes(recorder->setup.config, recorder->frame_bytes);
+  recorder->cells = bytes / recorder->frame_bytes;
   recorder->frames = calloc(recorder->cells, sizeof *recorder->frames);
   recorder->memory = malloc(bytes);
   if (recorder->memory) {
@@ -73,13 +77,13 @@ static bool take_cells(struct recorder *recorder) {
 struct recorder *recorder_new(const struct recorder_setup *setup, struct failure *failure) {
   struct recorder *recorder = calloc(1, sizeof *recorder);
   if (!recorder) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory to record pipeline '%s'", setup->config->name);
+    failure_set_memory(failure, "no memory to record pipeline '%s'", setup->config->name);
     return NULL;
   }
   set_up_recorder(recorder, setup);
   if (!format_bytes(setup->input, &recorder->frame_bytes) || !take_cells(recorder)) {
-    failure_set(failure, EXIT_STATUS_CONFIG, "give `record` less memory", "no memory for the frames that pipeline '%s' records",
-                setup->config->name);
+    failure_set_system(failure, ENOMEM, "give `record` less memory, or free some",
+                       "no memory for the frames that pipeline '%s' records", setup->config->name);
     return recorder_free(recorder);
   }
   return recorder;
@@ -230,11 +234,13 @@ static void recorder_tick(struct runner *runner, int64_t now) {
 
 static void run_start(struct message *message) {
   struct recorder *recorder = (struct recorder *)((char *)message - offsetof(struct recorder, start_message));
+  recorder->sink = recorder->starts_with;
   lane_join(recorder->setup.lane, &recorder->runner);
+  lane_schedule(&recorder->runner);
 }
 
 void recorder_start(struct recorder *recorder, struct sink *sink) {
-  recorder->sink = sink; /* no frame has come yet */
+  recorder->starts_with = sink;
   recorder->start_message.run = run_start;
   lane_post(recorder->setup.lane, &recorder->start_message);
 }

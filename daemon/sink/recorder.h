@@ -23,6 +23,8 @@ struct recorder_setup {
   void *context;
 };
 
+/* The memory that the recorder of a pipeline takes for frames of that size. */
+size_t recorder_bytes(const struct config_pipeline *config, size_t frame_bytes);
 /* Set-up thread; takes all memory. NULL on error. */
 struct recorder *recorder_new(const struct recorder_setup *setup, struct failure *failure);
 struct recorder *

@@ -150,12 +150,7 @@ bool segments_begin(const struct config_pipeline *config, uint64_t payload, stru
     return true;
   }
   int error = errno;
-  bool is_access = error == EACCES || error == EPERM || error == EROFS;
-  return failure_set(failure, EXIT_STATUS_CONFIG,
-                     is_access        ? "give the daemon's user access to it (under systemd also ReadWritePaths=)"
-                     : error == ELOOP ? "name a folder that only root or the daemon's user may replace"
-                                      : NULL,
-                     "cannot begin the segment '%s': %s", path[0] ? path : config->sink.path, folder_problem(error));
+  return failure_set_system(failure, error, NULL, "cannot begin the segment '%s'", path[0] ? path : config->sink.path);
 }
 
 /* -- the end of one ---------------------------------------------------------------------------------------------------- */

@@ -66,7 +66,7 @@ static const struct sink_operations *kind_of(const struct config_sink *config) {
 struct sink *sink_new(const struct sink_setup *setup, struct failure *failure) {
   struct sink *sink = image_new(IMAGE_SINK, sizeof *sink);
   if (!sink) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for the sink of pipeline '%s'", setup->config->name);
+    failure_set_memory(failure, "no memory for the sink of pipeline '%s'", setup->config->name);
     return NULL;
   }
   sink_set_up(sink, kind_of(&setup->config->sink), setup);

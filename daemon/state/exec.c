@@ -128,10 +128,9 @@ static bool exec_run(const char *program, struct failure *failure) {
   gpu_stay();
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (!passed_on) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to hand over");
+    return failure_set_memory(failure, "not enough memory to hand over");
   }
-  return failure_set(failure, EXIT_STATUS_INTERNAL, "check that the file is there and may be executed",
-                     "cannot execute '%s': %s", program, strerror(error));
+  return failure_set_system(failure, error, "check that the file is there and may be executed", "cannot execute '%s'", program);
 }
 
 /* With all descriptors that are wanted, and the image: by the variable, or as the service manager gave it. */
@@ -140,7 +139,7 @@ static void hand_on(const char *program, int image, bool by_manager, struct fail
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
   bool stays = fd_table_stay() && fcntl(image, F_SETFD, 0) == 0;
   if (!stays || !(by_manager ? systemd_pass_again() : name_image(image))) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not all can be handed over: %s", strerror(errno));
+    failure_set_system(failure, errno, NULL, "not all can be handed over");
   } else {
     exec_run(program, failure);
   }
@@ -169,7 +168,7 @@ void exec_start_over(struct failure *failure) {
   wait_for_manager();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
   if (image >= 0 && (fcntl(image, F_SETFD, 0) != 0 || !name_image(image))) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to begin anew");
+    failure_set_memory(failure, "not enough memory to begin anew");
     return;
   }
   exec_run(SELF, failure);

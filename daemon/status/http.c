@@ -210,14 +210,14 @@ static void http_close_handles(struct http *http) {
 struct http *http_new(const struct http_setup *setup, struct failure *failure) {
   struct http *http = calloc(1, sizeof *http);
   if (!http) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for the status server");
+    failure_set_memory(failure, "no memory for the status server");
     return NULL;
   }
   http->setup = *setup;
   http->on_timer = on_timer;
   if (!start_library(http)) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, "see that the limit of open files (LimitNOFILE) is not reached",
-                "the status server cannot start: %s", strerror(errno));
+    failure_set_system(failure, errno, "see that the limit of open files (LimitNOFILE) is not reached",
+                       "the status server cannot start");
     free(http);
     return NULL;
   }

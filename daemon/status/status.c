@@ -309,7 +309,7 @@ static void on_request(void *context, struct http_request *request) {
 struct status *status_new(const struct status_ops *ops, int fd, bool read_only, struct failure *failure) {
   struct status *status = calloc(1, sizeof *status);
   if (!status) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for the status server");
+    failure_set_memory(failure, "no memory for the status server");
     return NULL;
   }
   status->ops = ops;

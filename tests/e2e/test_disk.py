@@ -108,12 +108,3 @@ def test_what_cannot_be_printed_is_an_error(place, option):
         done = subprocess.run([BINARY, "-c", file, option], stdout=full, stderr=subprocess.PIPE, text=True, env=environment(),
                               timeout=limit(20), check=False)
     assert done.returncode == 70 and "cannot write to standard output" in done.stderr, done
-
-
-def test_a_disk_that_is_read_only_gets_the_remedy_of_one_without_access(place, small_disk):
-    """As under ProtectSystem=, where the folder is there and nobody may write."""
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    config = complete(place, {"cam0": pipeline(FORMAT, sink={"file": str(small_disk / "out")})})
-    (place / "framed.yaml").write_text(json.dumps(config))
-    done = run_framed("-c", place / "framed.yaml")
-    assert done.returncode == 78 and "Read-only file system" in done.stderr and "ReadWritePaths=" in done.stderr, done

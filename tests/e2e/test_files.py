@@ -186,14 +186,11 @@ def test_a_loop_over_a_file_without_a_whole_end_is_over(place, data, account, ra
         assert daemon.final_account() == account
 
 
-def test_what_cannot_be_a_source_or_sink_is_refused_by_name(place):
+def test_a_folder_as_source_is_refused_by_name(place):
     (place / "folder").mkdir()
-    (place / "in").write_bytes(b"")
-    for source, sink in (("folder", "out"), ("in", "missing/out")):
-        entry = pipeline(GRAY, source={"file": str(place / source)}, sink={"file": str(place / sink)})
-        done = run_framed("-c", write_config(place, {"cam0": entry}))
-        wrong = source if source == "folder" else sink
-        assert done.returncode == 78 and str(place / wrong) in done.stderr, (done.returncode, done.stderr)
+    entry = pipeline(GRAY, source={"file": str(place / "folder")}, sink={"file": str(place / "out")})
+    done = run_framed("-c", write_config(place, {"cam0": entry}))
+    assert done.returncode == 78 and str(place / "folder") in done.stderr, (done.returncode, done.stderr)
 
 
 def test_rate_paces_a_file(place):
@@ -245,13 +242,6 @@ def test_the_end_of_all_files_is_the_end_of_the_daemon(place):
             assert reader.rest() == b""
         daemon.ends(0)
         assert daemon.final_account() == {"in": 3, "emitted": 3}
-
-
-def test_missing_source_file_is_an_error_with_its_name(place):
-    entry = pipeline(GRAY, source={"file": str(place / "nothing")}, sink={"file": str(place / "out")})
-    done = run_framed("-c", write_config(place, {"cam0": entry}))
-    assert done.returncode == 78, done.stderr
-    assert str(place / "nothing") in done.stderr and "No such file" in done.stderr, done.stderr
 
 
 # -- FIFOs -------------------------------------------------------------------------------------------------------------

@@ -151,13 +151,14 @@ def test_why_a_reload_was_refused_is_known_to_the_process_that_takes_over(place)
 def test_reload_with_a_socket_that_cannot_be_made_keeps_the_old_one(place):
     """What only shows when the new pipeline is set up is refused as a whole too."""
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        (place / "taken").write_text("precious")
         entries = {"cam0": pipeline(FORMAT, stages=scaled(1.0, 1.0)),
-                   "cam1": pipeline(FORMAT, source={"socket": str(place / "missing" / "a.sock")})}
+                   "cam1": pipeline(FORMAT, source={"socket": str(place / "taken")})}
         old = daemon.config
         daemon.write(entries)
         code, answer = daemon.post("/v1/reload")
         daemon.config = old
-        assert code >= 400 and "missing" in answer["error"], (code, answer)
+        assert code >= 400 and "taken" in answer["error"], (code, answer)
         assert list(daemon.status()["pipelines"]) == ["cam0"]
         with daemon.reader() as reader, daemon.producer() as producer:
             producer.send(whole(5, SIZE).tobytes())

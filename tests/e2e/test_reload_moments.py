@@ -320,7 +320,7 @@ def calls(place, call, entries, **keys):
 def taking_sockets_over(place, **keys):
     """A daemon whose reload is at the first socket of the pipeline that it changes until it is told to go on, and what tells it."""
     def entries(offset):
-        return {"cam0": shifted(offset), "bad": pipeline(FORMAT, stages=[{"fault": {"kind": "illegal"}}])}
+        return {"cam0": shifted(offset, source={"mode": f"060{offset}"}), "bad": pipeline(FORMAT, stages=[{"fault": {"kind": "illegal"}}])}
     injection = Injection(place, "chmod", at=calls(place, "chmod", entries(1), **keys) + 1, error=REST, wait=UNTIL_TOLD)
     with Injected(place, entries(1), injection, **keys) as daemon:
         daemon.wait_ready()
@@ -410,7 +410,7 @@ def test_a_signal_to_reload_while_a_reload_is_under_way(place):
     injection = Injection(place, "chmod", at=calls(place, "chmod", {"cam0": shifted(1)}) + 1, error=REST, wait=500)
     with Injected(place, {"cam0": shifted(1)}, injection) as daemon:
         daemon.wait_ready()
-        daemon.write({"cam0": shifted(2)})
+        daemon.write({"cam0": shifted(2, source={"mode": "0600"})})
         daemon.signal(signal.SIGHUP)
         wait_until(lambda: injection.happened, "the reload has read the file")
         daemon.write({"cam0": shifted(3)})

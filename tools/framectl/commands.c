@@ -55,6 +55,11 @@ static void print_reload(const json_t *answer) {
   print_names("  added: ", json_object_get(answer, "added"));
   print_names("  removed, clients disconnected: ", json_object_get(answer, "removed"));
   print_names("  begun anew as changed, clients disconnected: ", json_object_get(answer, "changed"));
+  const char *name;
+  const json_t *reason;
+  json_object_foreach((json_t *)(uintptr_t)json_object_get(answer, "waiting"), name, reason) {
+    printf("  %s waits, and is tried again and again: %s\n", name, json_string_value(reason));
+  }
 }
 
 bool command_reload(const struct invocation *invocation, struct problem *problem) {

@@ -95,12 +95,12 @@ class Injected(Daemon):
         return super().request(method, path, body)
 
     def starts(self):
-        """Whether it has become ready; it has ended otherwise."""
+        """Whether it has become ready, with every pipeline that had to wait; it has ended otherwise."""
         def answers():
             if self.process.poll() is not None:
                 return True
             try:
-                return self.status()
+                return all(entry["state"] != "waiting" for entry in self.status()["pipelines"].values())
             except (FileNotFoundError, ConnectionRefusedError):
                 return False
             except OSError:

@@ -10,8 +10,8 @@
 #include "daemon/status/trace.h"
 #include "gpu/nvml.h"
 
-const char *const pipeline_state_names[] = {"starting", "running", "paused",   "draining",
-                                            "drained",  "failed",  "stopping", "stopped"};
+const char *const pipeline_state_names[] = {"starting", "running", "paused",   "draining", "drained",
+                                            "failed",   "waiting", "stopping", "stopped"};
 
 static char name_cam0[] = "cam0", name_idle[] = "idle", socket_in[] = "/run/framed/cam0.sock", socket_idle[] = "/run/idle.sock",
             socket_out[] = "/run/framed/cam0.out.sock", status_socket[] = "/run/framed/status.sock",
