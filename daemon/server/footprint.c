@@ -12,6 +12,7 @@
 #include "daemon/base/log_text.h"
 #include "daemon/base/models.h"
 #include "daemon/session/session.h"
+#include "daemon/sink/recorder.h"
 #include "daemon/sink/sink.h"
 #include "daemon/wire/native.h"
 #include "daemon/wire/protocol.h"
@@ -57,6 +58,7 @@ bool footprint_of(const struct config *config, const struct config_pipeline *pip
   footprint->output = *gpu_chain_output(chain);
   footprint->pinned_bytes = times(session_pinned_bytes(pipeline, chain, input_bytes), pipeline->source.clients);
   footprint->device_bytes = times(gpu_chain_device_bytes(chain, pipeline->slots), pipeline->source.clients);
+  footprint->record_bytes = recorder_bytes(pipeline, input_bytes);
   size_t result_bytes = most_result_bytes(pipeline, chain);
   gpu_chain_free(chain);
   bool keeps = pipeline->sink.endpoint == CONFIG_SOCKET && pipeline->sink.overload == CONFIG_SINK_DROP;
@@ -66,9 +68,9 @@ bool footprint_of(const struct config *config, const struct config_pipeline *pip
 
 /* -- checks ------------------------------------------------------------------------------------------------- */
 
-struct check {
-  size_t pinned; /* of the pipelines so far */
-  size_t limit;  /* half of the memory of this machine */
+struct check { /* of the pipelines so far */
+  size_t pinned, recorded;
+  size_t memory; /* of this machine */
 };
 
 /* Whether the source's format fits y4m, config/ has checked; what the last stage gives is known only here. */
@@ -105,19 +107,27 @@ static void check_record(const struct config_pipeline *pipeline, const struct fo
   }
 }
 
+/* Pinned memory may be half of the machine's, and with what recordings take all of it. Said once, at the pipeline that goes
+ * over. */
 static void check_memory(struct check *check, const struct config_pipeline *pipeline, const struct footprint *footprint,
                          struct config_errors *errors) {
-  size_t before = check->pinned;
-  check->pinned = plus(before, footprint->pinned_bytes);
-  if (before > check->limit || check->pinned <= check->limit) {
-    return; /* said once, at the pipeline that goes over */
-  }
+  size_t pinned = check->pinned, recorded = check->recorded, half = check->memory / 2;
+  check->pinned = plus(pinned, footprint->pinned_bytes);
+  check->recorded = plus(recorded, footprint->record_bytes);
   char own[BYTES_TEXT], sum[BYTES_TEXT], limit[BYTES_TEXT];
-  config_errors_add(errors, pipeline->at, "use fewer slots or clients, or smaller frames",
-                    "pipeline '%s' pins %s of memory, which makes %s with those before it; half of this machine's memory, "
-                    "%s, is the limit",
-                    pipeline->name, text_of_bytes(footprint->pinned_bytes, own), text_of_bytes(check->pinned, sum),
-                    text_of_bytes(check->limit, limit));
+  if (pinned <= half && check->pinned > half) {
+    config_errors_add(errors, pipeline->at, "use fewer slots or clients, or smaller frames",
+                      "pipeline '%s' pins %s of memory, which makes %s with those before it; half of this machine's memory, "
+                      "%s, is the limit",
+                      pipeline->name, text_of_bytes(footprint->pinned_bytes, own), text_of_bytes(check->pinned, sum),
+                      text_of_bytes(half, limit));
+  } else if (plus(pinned, recorded) <= check->memory && plus(check->pinned, check->recorded) > check->memory) {
+    config_errors_add(errors, pipeline->at, "give `record` less memory",
+                      "the recording of pipeline '%s' takes %s of memory, which makes %s with all before it; this machine has "
+                      "%s",
+                      pipeline->name, text_of_bytes(footprint->record_bytes, own),
+                      text_of_bytes(plus(check->pinned, check->recorded), sum), text_of_bytes(check->memory, limit));
+  }
 }
 
 static struct config_mark footprint_place(const struct config_pipeline *pipeline, const struct gpu_error *error) {
@@ -145,10 +155,10 @@ static bool open_model(struct config_model *model, struct config_errors *errors,
   return models_open(model, errors);
 }
 
-static size_t half_of_memory(void) {
+static size_t memory_of_machine(void) {
   long pages = sysconf(_SC_PHYS_PAGES);
   long page = sysconf(_SC_PAGESIZE);
-  return pages > 0 && page > 0 ? times((size_t)pages, (unsigned)page) / 2 : SIZE_MAX;
+  return pages > 0 && page > 0 ? times((size_t)pages, (unsigned)page) : SIZE_MAX;
 }
 
 /* The commented configuration that came with this program, as it lies: built, installed or unpacked. NULL: none. */
@@ -176,7 +186,7 @@ static struct config *read_config(const char *name, const char *text, struct con
     config_errors_add(errors, (struct config_mark){.file = name}, NULL, "not enough memory to read the configuration");
     return NULL;
   }
-  struct check check = {.limit = half_of_memory()};
+  struct check check = {.memory = memory_of_machine()};
   char example[PATH_MAX];
   struct config_hooks hooks = {.vocabulary = formats_words(vocabulary),
                                .open = open_model,
@@ -200,11 +210,11 @@ struct config *footprint_parse(const char *name, const char *text, struct config
 
 static void print_row(FILE *out, const struct config_pipeline *pipeline, const struct footprint *footprint) {
   char input[FORMAT_TEXT], output[FORMAT_TEXT], pinned[BYTES_TEXT], device[BYTES_TEXT];
-  char readers[BYTES_TEXT];
-  fprintf(out, "%-16s %-22s %-22s %5u %7u %11s %11s %12s\n", pipeline->name, format_describe(&footprint->input, input),
+  char record[BYTES_TEXT], readers[BYTES_TEXT];
+  fprintf(out, "%-16s %-22s %-22s %5u %7u %11s %11s %11s %12s\n", pipeline->name, format_describe(&footprint->input, input),
           format_describe(&footprint->output, output), pipeline->slots, pipeline->source.clients,
           text_of_bytes(footprint->pinned_bytes, pinned), text_of_bytes(footprint->device_bytes, device),
-          text_of_bytes(footprint->reader_bytes, readers));
+          text_of_bytes(footprint->record_bytes, record), text_of_bytes(footprint->reader_bytes, readers));
 }
 
 /* The driver may count pinned memory against the limit of locked memory; root is exempt. */
@@ -248,10 +258,11 @@ static void print_bound(FILE *out, const struct config_pipeline *pipeline, const
 }
 
 void footprint_print(FILE *out, const char *path, const struct config *config) {
-  fprintf(out, "%s: configuration is valid\n\n%-16s %-22s %-22s %5s %7s %11s %11s %12s\n", path, "PIPELINE", "INPUT", "OUTPUT",
-          "SLOTS", "CLIENTS", "PINNED HOST", "DEVICE", "SLOW READERS");
+  fprintf(out, "%s: configuration is valid\n\n%-16s %-22s %-22s %5s %7s %11s %11s %11s %12s\n", path, "PIPELINE", "INPUT",
+          "OUTPUT", "SLOTS", "CLIENTS", "PINNED HOST", "DEVICE", "RECORDING", "SLOW READERS");
   size_t pinned = 0;
   size_t device = 0;
+  size_t record = 0;
   size_t readers = 0;
   for (unsigned i = 0; i < config->pipeline_count; i++) {
     struct footprint footprint;
@@ -260,12 +271,14 @@ void footprint_print(FILE *out, const char *path, const struct config *config) {
       print_row(out, &config->pipelines[i], &footprint);
       pinned = plus(pinned, footprint.pinned_bytes);
       device = plus(device, footprint.device_bytes);
+      record = plus(record, footprint.record_bytes);
       readers = plus(readers, footprint.reader_bytes);
     }
   }
-  char pinned_text[BYTES_TEXT], device_text[BYTES_TEXT], readers_text[BYTES_TEXT];
-  fprintf(out, "%-16s %-22s %-22s %5s %7s %11s %11s %12s\n", "together", "", "", "", "", text_of_bytes(pinned, pinned_text),
-          text_of_bytes(device, device_text), text_of_bytes(readers, readers_text));
+  char pinned_text[BYTES_TEXT], device_text[BYTES_TEXT], record_text[BYTES_TEXT], readers_text[BYTES_TEXT];
+  fprintf(out, "%-16s %-22s %-22s %5s %7s %11s %11s %11s %12s\n", "together", "", "", "", "",
+          text_of_bytes(pinned, pinned_text), text_of_bytes(device, device_text), text_of_bytes(record, record_text),
+          text_of_bytes(readers, readers_text));
   models_print(out, config);
   for (unsigned i = 0; i < config->pipeline_count; i++) {
     const struct config_pipeline *pipeline = &config->pipelines[i];

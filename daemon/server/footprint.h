@@ -14,6 +14,7 @@ struct footprint { /* of one pipeline, with all its clients */
   struct frame_format input, output;
   size_t pinned_bytes; /* of the host */
   size_t device_bytes;
+  size_t record_bytes; /* of the host, for frames on their way into the recording */
   size_t reader_bytes; /* at most, for what slow readers have yet to take */
 };
 

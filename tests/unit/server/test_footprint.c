@@ -104,6 +104,13 @@ START_TEST(more_than_half_of_the_memory_is_refused) {
 }
 END_TEST
 
+START_TEST(recordings_that_the_memory_cannot_hold_are_refused) {
+  static const char record[] = "    sink: {socket: /tmp/b}\n    record: {file: /tmp/c-%s.raw, memory: 900TiB}\n";
+  ck_assert(!load("format: {pixels: gray, width: 64, height: 48}", "", record));
+  ck_assert(report_has("the recording of pipeline 'cam0' takes 900.0 TiB of memory"));
+}
+END_TEST
+
 START_TEST(bytes_are_described_in_units) {
   char text[BYTES_TEXT];
   ck_assert_str_eq(text_of_bytes(0, text), "0 bytes");
@@ -166,6 +173,7 @@ Suite *footprint_suite(void) {
   tcase_add_test(all, json_needs_a_meaning);
   tcase_add_test(all, a_y4m_source_is_held_to_the_same);
   tcase_add_test(all, more_than_half_of_the_memory_is_refused);
+  tcase_add_test(all, recordings_that_the_memory_cannot_hold_are_refused);
   tcase_add_test(all, bytes_are_described_in_units);
   tcase_add_test(all, the_table_names_every_pipeline_and_the_sum);
   tcase_add_test(all, the_vocabulary_has_every_stage_and_format);
