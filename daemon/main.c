@@ -208,6 +208,9 @@ static enum exit_status with_config(const struct options *options) {
     return EXIT_STATUS_CONFIG;
   }
   if (options->action == CHECK) {
+    if (options->state) {
+      printf(EXEC_ANSWER "%s\n", options->state);
+    }
     footprint_print(stdout, options->path, config);
     config_files_print_missing(stdout, config);
     if (!options->state && strcmp(options->path, DEFAULT_PATH) == 0) { /* the service's own */

@@ -1,7 +1,7 @@
 /*
  * An upgrade: the program that is installed now takes over from the one that runs. The installed program is first asked, in a
- * child, whether it takes the running configuration and states of this version. Only then is it executed in place; a program
- * that cannot go on changes nothing.
+ * child, whether it takes the running configuration and states of this version, and has to answer with that version. Only then
+ * is it executed in place; a program that cannot go on changes nothing.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/base/child.h"
 #include "daemon/base/log.h"
 #include "daemon/server/private.h"
 #include "daemon/state/exec.h"
@@ -30,30 +31,23 @@ struct upgrade {
   struct server *server;
   server_answer *answer;
   void *context;
-  uv_process_t child;
-  int config, said; /* the child reads its configuration from one, and writes what is wrong to the other */
+  struct child *child; /* NULL: none runs */
+  int config, said,
+      answered; /* the child reads its configuration from one, writes errors to another, its answer to the third */
   struct loop_timer *timer;
   int attempts;
 };
 
-static void free_when_closed(uv_handle_t *handle) { free(handle->data); }
-
-/* libuv has the child's handle, if there was a child, until it is closed: the upgrade's memory goes with it. */
-static void upgrade_end(struct upgrade *upgrade, bool has_child) {
+static void upgrade_end(struct upgrade *upgrade) {
+  const int descriptors[] = {upgrade->config, upgrade->said, upgrade->answered};
   upgrade->server->upgrade = NULL;
   upgrade->timer = loop_timer_close(upgrade->timer);
-  if (upgrade->config >= 0) {
-    close(upgrade->config);
+  for (size_t i = 0; i < sizeof descriptors / sizeof *descriptors; i++) {
+    if (descriptors[i] >= 0) {
+      close(descriptors[i]);
+    }
   }
-  if (upgrade->said >= 0) {
-    close(upgrade->said);
-  }
-  if (has_child) {
-    upgrade->child.data = upgrade;
-    uv_close((uv_handle_t *)&upgrade->child, free_when_closed);
-  } else {
-    free(upgrade);
-  }
+  free(upgrade);
 }
 
 static void say_refusal(struct server *server, const char *why) {
@@ -61,13 +55,13 @@ static void say_refusal(struct server *server, const char *why) {
   snprintf(server->refusal, sizeof server->refusal, "%s", why);
 }
 
-static void upgrade_refuse(struct upgrade *upgrade, bool has_child, const char *why) {
+static void upgrade_refuse(struct upgrade *upgrade, const char *why) {
   say_refusal(upgrade->server, why);
   if (upgrade->answer) {
     answer_error(upgrade->answer, upgrade->context, 409, "install a program that can take over, or restart the service", "%s",
                  why);
   }
-  upgrade_end(upgrade, has_child);
+  upgrade_end(upgrade);
 }
 
 /* -- taking over ----------------------------------------------------------------------------------------------------- */
@@ -88,7 +82,7 @@ static void upgrade_execute(void *context) {
   struct failure failure;
   char text[HISTORY_TEXT];
   if (is_one_late(upgrade->server)) {
-    upgrade_refuse(upgrade, true, LATE);
+    upgrade_refuse(upgrade, LATE);
     return;
   }
   snprintf(text, sizeof text, "%s took over", exec_program());
@@ -98,7 +92,7 @@ static void upgrade_execute(void *context) {
   if (failure.later && ++upgrade->attempts < ATTEMPTS) {
     execute_later(upgrade, AGAIN_MS);
   } else {
-    upgrade_refuse(upgrade, true, failure.text);
+    upgrade_refuse(upgrade, failure.text);
   }
 }
 
@@ -128,25 +122,37 @@ static void on_willing(struct upgrade *upgrade) {
 
 /* -- asking it ------------------------------------------------------------------------------------------------------- */
 
-static void on_child_exit(uv_process_t *child, int64_t status, int signal) {
-  struct upgrade *upgrade = child->data;
+/* A program that is no framed ends with 0 too. */
+static bool names_state(const struct upgrade *upgrade) {
+  char version[STATE_VERSION_TEXT], expected[sizeof EXEC_ANSWER + STATE_VERSION_TEXT], answer[sizeof expected] = "";
+  int length = snprintf(expected, sizeof expected, EXEC_ANSWER "%s\n", state_version(version));
+  return pread(upgrade->answered, answer, (size_t)length, 0) == length && memcmp(answer, expected, (size_t)length) == 0;
+}
+
+static void on_child_end(void *context, int status, int signal) {
+  struct upgrade *upgrade = context;
   char said[SAID + 1], why[SAID + 128];
   ssize_t length = pread(upgrade->said, said, SAID, 0);
   said[length > 0 ? length : 0] = '\0';
   said[strcspn(said, "\n")] = '\0';
+  upgrade->child = NULL;
   upgrade->server->asking = 0;
-  if (status == 0 && signal == 0) {
+  if (status == 0 && names_state(upgrade)) {
     on_willing(upgrade);
     return;
   }
-  snprintf(why, sizeof why, "'%s' does not take over (%s %d)%s%s", exec_program(), signal != 0 ? "signal" : "status",
-           signal != 0 ? signal : (int)status, said[0] ? ": " : "", said);
-  upgrade_refuse(upgrade, true, why);
+  if (status == 0) {
+    snprintf(why, sizeof why, "'%s' does not take over: it did not answer as framed does", exec_program());
+  } else {
+    snprintf(why, sizeof why, "'%s' does not take over (%s %d)%s%s", exec_program(), signal != 0 ? "signal" : "status",
+             signal != 0 ? signal : status, said[0] ? ": " : "", said);
+  }
+  upgrade_refuse(upgrade, why);
 }
 
 static void on_limit(void *context) {
   struct upgrade *upgrade = context;
-  uv_process_kill(&upgrade->child, SIGKILL);
+  child_kill(upgrade->child);
 }
 
 static bool write_config(struct upgrade *upgrade) {
@@ -154,41 +160,39 @@ static bool write_config(struct upgrade *upgrade) {
   size_t length = strlen(text);
   upgrade->config = memfd_create("framed:config", MFD_CLOEXEC);
   upgrade->said = memfd_create("framed:said", MFD_CLOEXEC);
-  return upgrade->config >= 0 && upgrade->said >= 0 && write(upgrade->config, text, length) == (ssize_t)length;
+  upgrade->answered = memfd_create("framed:answered", MFD_CLOEXEC);
+  return upgrade->config >= 0 && upgrade->said >= 0 && upgrade->answered >= 0 &&
+         write(upgrade->config, text, length) == (ssize_t)length;
 }
 
-static int upgrade_ask(struct upgrade *upgrade) {
+static bool upgrade_ask(struct upgrade *upgrade, struct failure *failure) {
   char version[STATE_VERSION_TEXT], path[32];
+  const char *program = exec_program();
   snprintf(path, sizeof path, "/proc/self/fd/%d", CONFIG_FD);
   state_version(version);
-  char *arguments[] = {(char *)(uintptr_t)exec_program(), "--check", "--state", version, "-c", path, NULL};
-  uv_stdio_container_t descriptors[] = {{.flags = UV_IGNORE},
-                                        {.flags = UV_IGNORE},
-                                        {.flags = UV_INHERIT_FD, .data.fd = upgrade->said},
-                                        {.flags = UV_INHERIT_FD, .data.fd = upgrade->config}};
-  const uv_process_options_t options = {.file = arguments[0],
-                                        .args = arguments,
-                                        .exit_cb = on_child_exit,
-                                        .stdio = descriptors,
-                                        .stdio_count = sizeof descriptors / sizeof *descriptors};
-  upgrade->child.data = upgrade;
-  return uv_spawn(&upgrade->server->loop, &upgrade->child, &options);
+  if (!program) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the program that runs cannot be found any more");
+    return false;
+  }
+  char *arguments[] = {(char *)(uintptr_t)program, "--check", "--state", version, "-c", path, NULL};
+  const int descriptors[] = {-1, upgrade->answered, upgrade->said, upgrade->config}; /* the last is CONFIG_FD */
+  upgrade->child =
+      child_start(&upgrade->server->loop, program, arguments, descriptors, CONFIG_FD + 1, on_child_end, upgrade, failure);
+  return upgrade->child != NULL;
 }
 
 static void upgrade_start(struct upgrade *upgrade) {
   upgrade->timer = loop_timer_new(&upgrade->server->loop, on_limit, upgrade);
   if (!upgrade->timer || !write_config(upgrade)) {
-    upgrade_refuse(upgrade, false, "not enough memory");
+    upgrade_refuse(upgrade, "not enough memory");
     return;
   }
-  int status = exec_program() ? upgrade_ask(upgrade) : UV_ENOENT;
-  if (status != 0) {
-    char why[SAID];
-    snprintf(why, sizeof why, "cannot ask '%s': %s", exec_program() ? exec_program() : "the program", uv_strerror(status));
-    upgrade_refuse(upgrade, exec_program() != NULL, why);
+  struct failure failure;
+  if (!upgrade_ask(upgrade, &failure)) {
+    upgrade_refuse(upgrade, failure.text);
     return;
   }
-  upgrade->server->asking = upgrade->child.pid;
+  upgrade->server->asking = child_pid(upgrade->child);
   loop_timer_start(upgrade->timer, LIMIT_MS, 0);
 }
 
@@ -208,7 +212,7 @@ void server_upgrade(struct server *server, server_answer *answer, void *context)
     return;
   }
   server->refusal[0] = '\0';
-  *upgrade = (struct upgrade){.server = server, .answer = answer, .context = context, .config = -1, .said = -1};
+  *upgrade = (struct upgrade){.server = server, .answer = answer, .context = context, .config = -1, .said = -1, .answered = -1};
   server->upgrade = upgrade;
   upgrade_start(upgrade);
 }
@@ -236,9 +240,9 @@ void upgrade_cancel(struct server *server) {
     answer_error(upgrade->answer, upgrade->context, 409, NULL, "the daemon is stopping");
     upgrade->answer = NULL;
   }
-  if (server->asking) {
-    uv_process_kill(&upgrade->child, SIGKILL); /* on_child_exit() does the rest */
+  if (upgrade->child) {
+    child_kill(upgrade->child); /* on_child_end() does the rest */
   } else {
-    upgrade_end(upgrade, true);
+    upgrade_end(upgrade);
   }
 }

@@ -13,6 +13,8 @@
 
 /* First of all in main(): how this program was called, and where it was installed then. */
 void exec_remember(char **argv);
+/* With its state version behind it: the first line that a program writes which can take over (--check --state). */
+#define EXEC_ANSWER "takes over states of version "
 /* Its path, or NULL if the system does not say. */
 const char *exec_program(void);
 

@@ -38,7 +38,7 @@ class Installed:
     def willing_but_unable(self):
         """It says that it takes over, and cannot be executed when it is to."""
         def make(new):
-            new.write_text('#!/bin/sh\nchmod 0 "$0"\nexit 0\n')
+            new.write_text(f'#!/bin/sh\nchmod 0 "$0"\nexec {BINARY} "$@"\n')
             new.chmod(0o755)
         self.install(make)
 

@@ -250,7 +250,7 @@ def test_a_daemon_that_begins_anew_has_the_manager_start_it_where_that_has_its_s
         left = os.dup(0) if state == "unusable" else state_with(place, text)
         daemon.settled = True
         own.unlink()
-        own.write_text(f'#!/bin/sh\ncase "$*" in *--check*) exit 0;; esac\nexport FRAMED_STATE=9\n'
+        own.write_text(f'#!/bin/sh\ncase "$*" in *--check*) exec {BINARY} "$@";; esac\nexport FRAMED_STATE=9\n'
                        f'exec 9</proc/{os.getpid()}/fd/{left}\nexec {BINARY} "$@"\n')
         own.chmod(0o755)
         daemon.signal(signal.SIGUSR2)

@@ -53,7 +53,7 @@ def test_a_program_that_ends_as_soon_as_it_takes_over_costs_nothing(place, store
             sending = Background(producer.send, frames[:5 * size + 100])
             got = reader.read(size + size // 2)
             settle(daemon)
-            install(place, f'case "$*" in *--check*) exit 0 ;; esac\n{script}')
+            install(place, f'case "$*" in *--check*) exec {BINARY} "$@" ;; esac\n{script}')
             daemon.signal(signal.SIGUSR2)
             assert daemon.process.wait(limit(20)) != 0
             store.heard()

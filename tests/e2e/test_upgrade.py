@@ -204,6 +204,26 @@ def test_a_program_that_cannot_take_over_is_refused(place, script):
         assert daemon.status()["handovers"]["refused"] is None
 
 
+@pytest.mark.parametrize("content, mode, said", [
+    ("", 0o755, "Exec format error"), ("touch {place}/ran\n", 0o755, "Exec format error"), ("", 0o644, "Permission denied"),
+    ("#!/bin/sh\nexit 0\n", 0o755, "did not answer as framed does"), ("#!/bin/sh\necho takes over states of version 0\n", 0o755, "did not answer"),
+    (None, 0o755, "Permission denied"),
+], ids=["empty", "text", "not executable", "silent", "another version", "folder"])
+def test_what_is_no_program_of_framed_is_refused(place, content, mode, said):
+    """Neither a shell runs it, nor is an end without an error taken for a yes."""
+    with running(place) as daemon:
+        there = place / "framed"
+        there.unlink()
+        if content is None:
+            there.mkdir()
+        else:
+            there.write_text(content.format(place=place))
+        there.chmod(mode)
+        done = framectl(daemon, "upgrade")
+        assert done.returncode == 1 and said in done.stderr, done
+        assert not (place / "ran").exists() and daemon.view()["state"] == "running"
+
+
 def test_a_program_that_says_why_in_another_encoding_is_refused(place):
     with running(place) as daemon:
         install(place, r"printf 'zu fr\374h\n' >&2; exit 1")
@@ -215,7 +235,7 @@ def test_a_program_that_says_why_in_another_encoding_is_refused(place):
 def test_a_program_that_goes_away_at_the_last_moment_is_told_of(place):
     """It has said that it can: only the daemon's status says what became of it."""
     with running(place) as daemon:
-        install(place, 'rm "$0"')
+        install(place, f'rm "$0"\nexec {BINARY} "$@"')
         done = framectl(daemon, "upgrade")
         assert done.returncode == 1 and "the running program goes on" in done.stderr, done
         assert "No such file" in done.stderr and "install" in done.stderr, done
@@ -224,7 +244,7 @@ def test_a_program_that_goes_away_at_the_last_moment_is_told_of(place):
 
 def test_a_program_that_begins_anew_is_told_of(place):
     with running(place) as daemon:
-        install(place, f'case "$*" in *--check*) exit 0;; esac\nexport FRAMED_STATE=0\nexec {BINARY} "$@"')
+        install(place, f'case "$*" in *--check*) exec {BINARY} "$@";; esac\nexport FRAMED_STATE=0\nexec {BINARY} "$@"')
         document = framectl(daemon, "--json", "upgrade")
         assert document.returncode == 1 and "began anew" in json.loads(document.stdout)["error"], document
 
@@ -235,7 +255,7 @@ def test_an_upgrade_goes_on_over_a_fault(place):
     with running(place, stages=[fault]) as daemon:
         thinks = place / "thinks"
         thinks.touch()
-        install(place, f'case "$*" in *--check*) while [ -e {thinks} ]; do sleep 0.05; done; exit 0;; esac\nexec {BINARY} "$@"')
+        install(place, f'case "$*" in *--check*) while [ -e {thinks} ]; do sleep 0.05; done;; esac\nexec {BINARY} "$@"')
         with daemon.reader() as reader, daemon.producer() as producer:
             upgrading = Background(framectl, daemon, "upgrade")
             wait_until(lambda: daemon.status()["handovers"]["upgrading"], "the new program is asked")

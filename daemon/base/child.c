@@ -1,0 +1,108 @@
+#include "daemon/base/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/base/loop.h"
+
+struct child {
+  pid_t pid;
+  int pidfd; /* readable once the child has ended */
+  struct loop_watch *watch;
+  child_ended *ended;
+  void *context;
+};
+
+/* Not every libc has wrappers for these system calls. */
+static int open_pidfd(pid_t pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
+
+static void send_signal(int pidfd, int number) { (void)syscall(SYS_pidfd_send_signal, pidfd, number, NULL, 0); }
+
+static void on_end(void *context) {
+  struct child *child = context;
+  int state = 0;
+  if (waitpid(child->pid, &state, WNOHANG) != child->pid) {
+    return;
+  }
+  loop_watch_close(child->watch);
+  close(child->pidfd);
+  child->ended(child->context, WIFEXITED(state) ? WEXITSTATUS(state) : -1, WIFSIGNALED(state) ? WTERMSIG(state) : 0);
+  free(child);
+}
+
+/* Sources are numbers above 2, and targets are filled from the lowest, so that no source is overwritten before it is used. */
+static int map_descriptors(posix_spawn_file_actions_t *actions, const int *descriptors, int count) {
+  int error = 0;
+  for (int i = 0; i < count && error == 0; i++) {
+    error = descriptors[i] >= 0 ? posix_spawn_file_actions_adddup2(actions, descriptors[i], i)
+                                : posix_spawn_file_actions_addopen(actions, i, "/dev/null", O_RDWR, 0);
+  }
+  return error;
+}
+
+static int spawn(pid_t *pid, const char *program, char *const arguments[], const int *descriptors, int count) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  sigset_t all, none;
+  sigfillset(&all);
+  sigemptyset(&none);
+  int error = posix_spawn_file_actions_init(&actions);
+  if (error != 0) {
+    return error;
+  }
+  error = posix_spawnattr_init(&attributes);
+  if (error == 0) {
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    error = map_descriptors(&actions, descriptors, count);
+    error = error == 0 ? posix_spawn(pid, program, &actions, &attributes, arguments, environ) : error;
+    posix_spawnattr_destroy(&attributes);
+  }
+  posix_spawn_file_actions_destroy(&actions);
+  return error;
+}
+
+static bool watch(struct child *child, uv_loop_t *loop) {
+  child->pidfd = open_pidfd(child->pid);
+  child->watch = child->pidfd >= 0 ? loop_watch_new(loop, child->pidfd, on_end, child) : NULL;
+  if (child->watch) {
+    loop_watch_start(child->watch);
+  }
+  return child->watch != NULL;
+}
+
+struct child *child_start(uv_loop_t *loop, const char *program, char *const arguments[], const int *descriptors, int count,
+                          child_ended *ended, void *context, struct failure *failure) {
+  struct child *child = malloc(sizeof *child);
+  int error = child ? 0 : ENOMEM;
+  if (child) {
+    *child = (struct child){.pidfd = -1, .ended = ended, .context = context};
+    error = spawn(&child->pid, program, arguments, descriptors, count);
+  }
+  if (error == 0 && !watch(child, loop)) {
+    error = errno;
+    kill(child->pid, SIGKILL);
+    waitpid(child->pid, NULL, 0); /* it has just begun, and ends at once */
+    if (child->pidfd >= 0) {
+      close(child->pidfd);
+    }
+  }
+  if (error != 0) {
+    free(child);
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot execute '%s': %s", program, strerror(error));
+    return NULL;
+  }
+  return child;
+}
+
+pid_t child_pid(const struct child *child) { return child->pid; }
+
+void child_kill(const struct child *child) { send_signal(child->pidfd, SIGKILL); }
