@@ -304,23 +304,55 @@ bool listener_set_access(struct listener *listener, const struct config_socket_a
 
 /*
  * Two daemons that find the same dead socket would each remove what the other made of it, and a socket that does not listen
- * yet looks dead: so its folder is locked from the first look until it listens. The folder and not a file beside the socket,
- * which would stay behind. Where there is no lock to be had (a folder that may not be read) it goes without; -1 then.
+ * yet looks dead. So a daemon holds a lock in the folder from its first look until it listens.
+ *
+ * Any user who can open a file can lock it, so the lock is on a file that only this user can open, and not on the folder. A
+ * file that is not such a one (another user put it there), and a file system without locks, leave the daemon without a lock.
  */
+#define LOCK_NAME ".framed.lock"
+
+enum lock_try { LOCK_TAKEN, LOCK_BUSY, LOCK_NONE };
+
+static enum lock_try try_lock(const struct folder_entry *entry, int *lock) {
+  struct stat own, there;
+  *lock = openat(entry->folder, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (*lock < 0 || fstat(*lock, &own) != 0 || !S_ISREG(own.st_mode) || own.st_uid != geteuid() || (own.st_mode & 077) != 0) {
+    return LOCK_NONE;
+  }
+  if (flock(*lock, LOCK_EX | LOCK_NB) != 0) {
+    return errno == EWOULDBLOCK ? LOCK_BUSY : LOCK_NONE;
+  }
+  /* The daemon that held it may have removed it since it was opened here. */
+  bool is_same = fstatat(entry->folder, LOCK_NAME, &there, AT_SYMLINK_NOFOLLOW) == 0 && there.st_ino == own.st_ino &&
+                 there.st_dev == own.st_dev;
+  return is_same ? LOCK_TAKEN : LOCK_BUSY;
+}
+
+/* `lock` is -1 where there is none. */
 static bool lock_folder(const struct folder_entry *entry, int *lock, struct failure *failure) {
-  *lock = openat(entry->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  int tries = 0;
-  while (*lock >= 0 && flock(*lock, LOCK_EX | LOCK_NB) != 0) {
-    bool taken = errno == EWOULDBLOCK;
-    if (!taken || ++tries == LOCK_TRIES) {
+  for (int tries = 0; tries < LOCK_TRIES; tries++) {
+    enum lock_try outcome = try_lock(entry, lock);
+    if (outcome == LOCK_TAKEN) {
+      return true;
+    }
+    if (*lock >= 0) {
       close(*lock);
       *lock = -1;
-      return !taken || failure_set_system(failure, EWOULDBLOCK, "find who holds it with lsof, or choose another directory",
-                                          "the directory of '%s' stays locked by another process", entry->path);
+    }
+    if (outcome == LOCK_NONE) {
+      return true;
     }
     nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_MS * NS_PER_MS}, NULL);
   }
-  return true;
+  return failure_set_system(failure, EWOULDBLOCK, "find the other framed that starts there, or choose another directory",
+                            "another daemon of this user keeps '" LOCK_NAME "' in the directory of '%s' locked", entry->path);
+}
+
+static void unlock_folder(const struct folder_entry *entry, int lock) {
+  if (lock >= 0) {
+    unlinkat(entry->folder, LOCK_NAME, 0);
+    close(lock);
+  }
 }
 
 static bool create_locked(struct listener *listener, const struct folder_entry *entry, const struct sockaddr_un *address,
@@ -341,9 +373,7 @@ bool listener_create(struct listener *listener, const struct config_socket_acces
   bool made = folder_find(listener->path, false, &entry) || cannot_bind(listener->path, errno, failure);
   made = made && path_address(&address, &entry, failure) && lock_folder(&entry, &lock, failure) &&
          create_locked(listener, &entry, &address, access, failure);
-  if (lock >= 0) {
-    close(lock);
-  }
+  unlock_folder(&entry, lock);
   folder_leave(&entry);
   return made;
 }

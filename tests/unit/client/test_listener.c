@@ -102,8 +102,15 @@ static int listen_there(void) {
   return fd;
 }
 
+static const char *lock_name(void) {
+  static char name[128];
+  snprintf(name, sizeof name, "%s/.framed.lock", folder);
+  return name;
+}
+
+/* As another daemon of this user does. */
 static int lock_the_folder(void) {
-  int fd = open(folder, O_RDONLY | O_DIRECTORY);
+  int fd = open(lock_name(), O_RDWR | O_CREAT, 0600);
   ck_assert_int_eq(flock(fd, LOCK_EX), 0);
   return fd;
 }
@@ -137,13 +144,33 @@ END_TEST
 START_TEST(a_folder_that_stays_locked_is_an_error) {
   int lock = lock_the_folder();
   ck_assert_ptr_null(open_with(0600));
-  ck_assert_ptr_nonnull(strstr(failure.text, "stays locked"));
+  ck_assert_ptr_nonnull(strstr(failure.text, "'.framed.lock' in the directory"));
   close(lock);
   struct listener *listener = open_with(0600);
   ck_assert_ptr_nonnull(listener);
-  lock = lock_the_folder(); /* it is free again while the socket is there */
-  close(lock);
+  ck_assert_int_ne(access(lock_name(), F_OK), 0); /* nothing of the lock is left while the socket is there */
   listener_close(listener);
+}
+END_TEST
+
+/* A user who can read the folder may lock it, and one who can write to it may put a file where the lock's is. */
+START_TEST(what_other_users_lock_keeps_nobody_waiting) {
+  int locked = open(folder, O_RDONLY | O_DIRECTORY);
+  ck_assert_int_eq(flock(locked, LOCK_EX), 0);
+  int other = open(lock_name(), O_RDWR | O_CREAT, 0600);
+  ck_assert_int_eq(fchmod(other, 0666), 0);
+  ck_assert_int_eq(flock(other, LOCK_EX), 0);
+  struct listener *listener = open_with(0600);
+  ck_assert_msg(listener != NULL, "%s", failure.text);
+  listener_close(listener);
+  ck_assert_int_eq(unlink(lock_name()), 0);
+  ck_assert_int_eq(symlink("/dev/zero", lock_name()), 0);
+  listener = open_with(0600);
+  ck_assert_msg(listener != NULL, "%s", failure.text);
+  listener_close(listener);
+  ck_assert_int_eq(unlink(lock_name()), 0);
+  close(locked);
+  close(other);
 }
 END_TEST
 
@@ -311,6 +338,7 @@ Suite *listener_suite(void) {
   tcase_add_test(unix_case, a_dead_daemons_socket_is_taken_over);
   tcase_add_test(unix_case, a_daemon_that_is_taking_the_path_is_waited_for);
   tcase_add_test(unix_case, a_folder_that_stays_locked_is_an_error);
+  tcase_add_test(unix_case, what_other_users_lock_keeps_nobody_waiting);
   tcase_add_test(unix_case, a_live_daemons_socket_is_refused);
   tcase_add_test(unix_case, a_socket_with_a_full_queue_is_in_use);
   tcase_add_test(unix_case, what_is_not_a_socket_is_left_alone);
