@@ -300,6 +300,8 @@ struct config_errors *config_errors_free(struct config_errors *errors);
 __attribute__((format(printf, 4, 5))) void config_errors_add(struct config_errors *errors, struct config_mark at,
                                                              const char *remedy, const char *format, ...);
 unsigned config_errors_count(const struct config_errors *errors);
+/* Whether none is of the text: memory or descriptors were short, or a disk failed, which may be over in a moment. */
+bool config_errors_pass(const struct config_errors *errors);
 /* The whole report; owned by errors, valid until the next call with them. */
 const char *config_errors_text(struct config_errors *errors);
 

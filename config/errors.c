@@ -7,6 +7,7 @@
  */
 #include "config/errors.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,6 +150,27 @@ void config_errors_add(struct config_errors *errors, struct config_mark at, cons
   if (!add_entry(errors, at, remedy, message)) {
     errors->exhausted = true;
   }
+}
+
+/* Whoever reads a file ends its message with the system's words, as "cannot read it: Too many open files". */
+static bool is_of_machine(const char *message) {
+  static const int shortages[] = {EMFILE, ENFILE, ENOMEM, EIO, ESTALE};
+  size_t length = strlen(message);
+  bool ends = false;
+  for (size_t i = 0; i < sizeof shortages / sizeof shortages[0]; i++) {
+    const char *words = strerror(shortages[i]);
+    size_t tail = strlen(words);
+    ends = ends || (length > tail && strcmp(message + length - tail, words) == 0);
+  }
+  return ends;
+}
+
+bool config_errors_pass(const struct config_errors *errors) {
+  bool pass = errors->stored == errors->count;
+  for (unsigned i = 0; i < errors->stored; i++) {
+    pass = pass && is_of_machine(errors->entries[i].message);
+  }
+  return pass || errors->exhausted;
 }
 
 unsigned config_errors_count(const struct config_errors *errors) { return errors->count; }

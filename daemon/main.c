@@ -191,9 +191,10 @@ static enum exit_status with_config(const struct options *options) {
   struct config_errors *errors = config_errors_new();
   struct config *config = errors ? footprint_load(options->path, errors) : NULL;
   if (!config) {
+    bool passes = !errors || config_errors_pass(errors);
     fputs(errors ? config_errors_text(errors) : "framed: not enough memory\n", stderr);
     config_errors_free(errors);
-    return EXIT_STATUS_CONFIG;
+    return passes ? EXIT_STATUS_INTERNAL : EXIT_STATUS_CONFIG;
   }
   config_errors_free(errors);
   if (options->action == RUN) {

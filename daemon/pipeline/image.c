@@ -13,7 +13,7 @@
 #define MINUTE (60 * NS_PER_S)
 
 bool pipeline_may_start_later(const struct pipeline *pipeline) {
-  return pipeline->was_late && (!pipeline->continues || pipeline->outputs_started);
+  return !pipeline->continues || (pipeline->was_late && pipeline->outputs_started);
 }
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */

@@ -231,10 +231,11 @@ unsigned pipeline_list(const struct pipeline *pipeline, struct pipeline_client l
 struct pipeline_snapshot {
   const char *name;
   enum pipeline_state state;
-  unsigned sessions; /* producers connected */
-  unsigned clients;  /* producers allowed */
-  uint64_t devices;  /* a bit for each that sessions are on */
-  unsigned listed;   /* of all clients */
+  const char *waits_for; /* WAITING: what the machine lacks; else "" */
+  unsigned sessions;     /* producers connected */
+  unsigned clients;      /* producers allowed */
+  uint64_t devices;      /* a bit for each that sessions are on */
+  unsigned listed;       /* of all clients */
   struct pipeline_client list[PIPELINE_LISTED];
   unsigned readers;
   uint64_t missed;               /* whole results that readers missed, ended readers included */

@@ -356,6 +356,7 @@ void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snap
   memset(snapshot, 0, sizeof *snapshot);
   snapshot->name = pipeline->config->name;
   snapshot->state = pipeline_shown_state(pipeline);
+  snapshot->waits_for = pipeline_waits_for(pipeline);
   format_describe(&pipeline->input, snapshot->input);
   format_describe(output, snapshot->output);
   format_bytes(&pipeline->input, &snapshot->input_bytes);

@@ -3,9 +3,9 @@
  * operations.c (what is asked from outside), startup.c (what is taken at the start and given back at the end), signals.c,
  * gpu_fault.c (what becomes of the server when a GPU fails), devices.c (which are in use), upgrade.c, reload.c with swap.c (a
  * new configuration), waiting.c (pipelines that wait for the machine), supervise.c (what happens every few seconds),
- * status_socket.c and http_address.c (where status answers), checkup.c (whether all is well), handover.c (what goes to the next process
- * image, and comes from the one before), hanging.c (files that do not answer), generation.c (configurations in use). Each uses
- * those after it, and reports to phases.c alone.
+ * status_socket.c and http_address.c (where status answers), checkup.c (whether all is well), handover.c (what goes to the next
+ * process image, and comes from the one before), hanging.c (files that do not answer), generation.c (configurations in use).
+ * Each uses those after it, and reports to phases.c alone.
  */
 #ifndef FRAMED_SERVER_PRIVATE_H
 #define FRAMED_SERVER_PRIVATE_H

@@ -115,8 +115,8 @@ static bool start_status(struct server *server, struct failure *failure) {
   return true;
 }
 
-/* A pipeline that the process before could not start either does not keep the others from starting: it is tried until it
- * starts. */
+/* A pipeline that cannot start does not keep the others from starting: it is tried until it starts. One that was handed over
+ * has to, since its connections are worth another try of all. */
 static bool start_one(struct pipeline *pipeline, struct failure *failure) {
   bool starts = pipeline_start(pipeline, failure);
   bool waits = !starts && pipeline_may_start_later(pipeline);

@@ -198,6 +198,8 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
                 "formats", "input", snapshot->input, "output", snapshot->output);
   document = with(document, "devices", numbers_document(snapshot->devices));
   document = with(document, "not_read", json_boolean(snapshot->not_read));
+  bool waits = snapshot->waits_for && snapshot->waits_for[0];
+  document = with(document, "waits_for", waits ? answer_string(snapshot->waits_for) : json_null());
   document = with(document, "last_refusal", refusal_document(&snapshot->refusal));
   document = with(document, "connected", connected_document(snapshot));
   document = with(document, "errors",

@@ -58,7 +58,7 @@ def recorded(disk, **keys):
 
 def waits(daemon, reason, name="cam0"):
     """All views say so: status, metrics and health, with the reason."""
-    assert daemon.wait_view("it waits", lambda view: view["state"] == "waiting", name)
+    assert reason in daemon.wait_view("it waits", lambda view: view["state"] == "waiting", name)["waits_for"]
     assert f'framed_pipeline_state{{pipeline="{name}",state="waiting"}} 1' in daemon.metrics()
     code, body = daemon.request("GET", "/v1/health")
     assert code == 503 and reason in body and name in body, body
@@ -198,6 +198,13 @@ def test_calls_that_the_machine_refuses_once(place, call, error):
         runs(daemon)
         passes(daemon, "cam0")
         assert injection.happened
+
+
+def test_a_file_of_the_configuration_that_cannot_be_read_for_now_is_no_mistake(place):
+    (place / "framed.yaml").write_text(json.dumps(complete(place, {"cam0": pipeline(FORMAT)})))
+    injection = Injection(place, "open", at=2, error=errno.EMFILE)
+    done = run_framed("-c", place / "framed.yaml", env=injection.environment)
+    assert injection.happened and done.returncode == 70 and "Too many open files" in done.stderr, done
 
 
 def test_a_start_with_too_few_descriptors_serves_what_it_can(place):

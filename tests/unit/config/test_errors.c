@@ -2,6 +2,7 @@
 #include "config/errors.h"
 
 #include <check.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,16 @@ static void end(void) { errors = config_errors_free(errors); }
 START_TEST(nothing_gives_an_empty_report) {
   ck_assert_uint_eq(config_errors_count(errors), 0);
   ck_assert_str_eq(config_errors_text(errors), "");
+}
+END_TEST
+
+START_TEST(what_the_machine_refuses_is_told_from_the_text) {
+  config_errors_add(errors, (struct config_mark){"a.yaml", 1, 1}, NULL, "cannot read it: %s", strerror(EMFILE));
+  ck_assert(config_errors_pass(errors));
+  config_errors_add(errors, (struct config_mark){"a.yaml", 2, 1}, NULL, "labels.txt: %s", strerror(EIO));
+  ck_assert(config_errors_pass(errors));
+  config_errors_add(errors, (struct config_mark){"a.yaml", 3, 1}, NULL, "model.onnx: %s", strerror(ENOENT));
+  ck_assert(!config_errors_pass(errors));
 }
 END_TEST
 
@@ -93,6 +104,7 @@ Suite *errors_suite(void) {
   TCase *report = tcase_create("report");
   tcase_add_checked_fixture(report, begin, end);
   tcase_add_test(report, nothing_gives_an_empty_report);
+  tcase_add_test(report, what_the_machine_refuses_is_told_from_the_text);
   tcase_add_test(report, report_is_sorted_by_file_line_and_column);
   tcase_add_test(report, equal_places_keep_their_order);
   tcase_add_test(report, text_of_an_unknown_file_is_not_quoted);
