@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -97,7 +96,7 @@ struct child *child_start(uv_loop_t *loop, const char *program, char *const argu
   }
   if (error != 0) {
     free(child);
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot execute '%s': %s", program, strerror(error));
+    failure_set_system(failure, error, NULL, "cannot execute '%s'", program);
     return NULL;
   }
   return child;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/loop.h"
+#include "daemon/base/worker.h"
 #include "daemon/measure/clock.h"
 #include "daemon/status/picture_file.h"
 
@@ -21,10 +21,11 @@ struct view {
   enum picture_side side;
   struct picture *picture; /* held; asked for, or NULL */
   int64_t taken;           /* when the last one was */
+  unsigned files;          /* that are made of it; the next picture is asked for when they are done */
 };
 
-/* Who waits for the next picture of a view, or, with a picture, for a worker that makes its file: one for all behind it, who
- * asked for the same. */
+/* Waits for the next picture of a view, or, with a picture, for its file. The first of a list has the file made for all behind
+ * it, who asked for the same. */
 struct viewer {
   struct viewer *next;
   struct pictures *pictures;
@@ -39,6 +40,7 @@ struct viewer {
 struct pictures {
   const struct status_ops *ops;
   struct loop_timer *timer; /* while there is a view */
+  struct worker *worker;    /* makes the files; NULL: no memory for it */
   struct view *views;
   struct viewer *viewers; /* that wait */
   unsigned count;         /* of viewers, also of those whose file is made */
@@ -92,6 +94,7 @@ static void on_file(void *context) {
   struct viewer *first = context;
   unsigned char *file = first->file;
   const size_t length = first->length;
+  first->view->files--;
   for (struct viewer *viewer = first, *next; viewer; viewer = next) {
     next = viewer->next;
     unsigned char *own = file && next ? copy_file(file, length) : file;
@@ -107,12 +110,12 @@ static void on_file(void *context) {
 
 /* -- waiting --------------------------------------------------------------------------------------------------------- */
 
-/* Takes the viewers of that view off the list: all of them, or only those whose patience has ended. */
-static struct viewer *take_viewers(struct pictures *pictures, const struct view *view, int64_t waiting_since) {
+/* Takes the viewers of that view off the list that have waited since then. Live ones may be left, since they can wait. */
+static struct viewer *take_waiting(struct pictures *pictures, const struct view *view, int64_t since, bool with_live) {
   struct viewer *taken = NULL;
   for (struct viewer **link = &pictures->viewers; *link;) {
     struct viewer *viewer = *link;
-    if (viewer->view == view && viewer->since <= waiting_since) {
+    if (viewer->view == view && viewer->since <= since && (with_live || !viewer->order.live)) {
       *link = viewer->next;
       viewer->next = taken;
       taken = viewer;
@@ -121,6 +124,14 @@ static struct viewer *take_viewers(struct pictures *pictures, const struct view 
     }
   }
   return taken;
+}
+
+static struct viewer *take_viewers(struct pictures *pictures, const struct view *view, int64_t since) {
+  return take_waiting(pictures, view, since, true);
+}
+
+static struct viewer *take_impatient(struct pictures *pictures, const struct view *view, int64_t since) {
+  return take_waiting(pictures, view, since, false);
 }
 
 /* Takes the first one off the list, with those behind it that asked for the same file. */
@@ -147,7 +158,9 @@ static void give(struct pictures *pictures, struct view *view) {
     struct viewer *first = take_equals(&viewers);
     atomic_fetch_add(&view->picture->holders, 1);
     first->picture = view->picture;
-    if (!loop_job(pictures->ops->loop, make_file, on_file, first)) {
+    if (pictures->worker && worker_do(pictures->worker, make_file, on_file, first)) {
+      view->files++;
+    } else {
       fail_viewers(first, 503, NULL, "not enough memory for this picture");
     }
   }
@@ -185,10 +198,15 @@ static void view_tend(struct pictures *pictures, struct view *view, int64_t now)
   if (state != PICTURE_ASKED) {
     view->picture = picture_drop(view->picture);
   }
-  fail_viewers(take_viewers(pictures, view, now - PATIENCE_NS), 204, "see in framectl status what the pipeline waits for",
-               "no result came within two seconds");
+  if (view->files > 0) {
+    fail_viewers(take_impatient(pictures, view, now - PATIENCE_NS), 503, "ask again later, or for smaller pictures",
+                 "pictures of this pipeline take longer to make than they are waited for");
+  } else {
+    fail_viewers(take_viewers(pictures, view, now - PATIENCE_NS), 204, "see in framectl status what the pipeline waits for",
+                 "no result came within two seconds");
+  }
   bool watched = has_viewers(pictures, view);
-  if (watched && !view->picture && now - view->taken >= INTERVAL_NS) {
+  if (watched && !view->picture && view->files == 0 && now - view->taken >= INTERVAL_NS) {
     ask(pictures, view);
   } else if (!watched && view->picture) { /* its session need not copy it */
     struct pipeline *pipeline = find_pipeline(pictures, view->pipeline);
@@ -204,7 +222,7 @@ static void on_tick(void *context) {
   for (struct view **link = &pictures->views; *link;) {
     struct view *view = *link;
     view_tend(pictures, view, now);
-    if (!view->picture && !has_viewers(pictures, view) && now - view->taken >= INTERVAL_NS) {
+    if (!view->picture && view->files == 0 && !has_viewers(pictures, view) && now - view->taken >= INTERVAL_NS) {
       *link = view->next;
       free(view);
     } else {
@@ -244,6 +262,16 @@ static bool start(struct pictures *pictures) {
   return pictures->timer != NULL;
 }
 
+/* Viewers who ask for nearly the same width share a file. A width of 0 is the frame's own. */
+static unsigned round_width(unsigned width) {
+  static const unsigned widths[] = {16, 64, 160, 320, 480, 640, 960, 1280, 1920, 2560, 3840};
+  unsigned rounded = width == 0 ? 0 : widths[0];
+  for (size_t i = 0; i < sizeof widths / sizeof *widths && widths[i] <= width; i++) {
+    rounded = widths[i];
+  }
+  return rounded;
+}
+
 void pictures_take(struct pictures *pictures, const struct picture_order *order) {
   if (pictures->stopped || (!order->live && pictures->count >= PICTURES_MOST)) {
     answer_error(order->failed, order->context, 503, "ask again later",
@@ -260,6 +288,7 @@ void pictures_take(struct pictures *pictures, const struct picture_order *order)
   *viewer =
       (struct viewer){.next = pictures->viewers, .pictures = pictures, .view = view, .order = *order, .since = clock_now()};
   viewer->order.pipeline = view->pipeline;
+  viewer->order.width = round_width(order->width);
   pictures->viewers = viewer;
   pictures->count += !order->live;
 }
@@ -270,6 +299,7 @@ struct pictures *pictures_new(const struct status_ops *ops) {
   struct pictures *pictures = calloc(1, sizeof *pictures);
   if (pictures) {
     pictures->ops = ops;
+    pictures->worker = worker_new(ops->loop, "framed-pictures");
   }
   return pictures;
 }
@@ -283,6 +313,7 @@ void pictures_stop(struct pictures *pictures) {
     fail_viewers(take_viewers(pictures, view, INT64_MAX), 503, "ask again when it runs", "the daemon is stopping");
   }
   pictures->timer = loop_timer_close(pictures->timer);
+  pictures->worker = worker_close(pictures->worker);
 }
 
 struct pictures *pictures_free(struct pictures *pictures) {

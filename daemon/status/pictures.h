@@ -1,8 +1,9 @@
 /*
- * Takes pictures for whoever watches a pipeline: asks its session for the next result, and makes files of it on a worker.
+ * Takes pictures for viewers of a pipeline: asks its session for the next result, and makes files of it on a thread of its own.
  *
- * Who asks for the same side of the same session at the same time gets the same frame, and a session is asked for at most
- * PICTURES_A_SECOND, so that viewers cost a lane a bounded share of its time however many there are.
+ * Viewers who ask for the same side of the same session at the same time get the same frame, and a session is asked for at most
+ * PICTURES_A_SECOND, and not before the files of its last picture are made. So viewers cost a lane a bounded share of its time,
+ * and keep no other work waiting, however many there are. Widths are rounded down to one of a few, so that viewers share files.
  */
 #ifndef FRAMED_STATUS_PICTURES_H
 #define FRAMED_STATUS_PICTURES_H
