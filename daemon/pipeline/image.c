@@ -3,6 +3,7 @@
  * are in the sessions' slots. Here it is also decided that a pipeline whose frames make the device fail again and again takes
  * no more.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "daemon/measure/clock.h"
@@ -42,8 +43,10 @@ void pipeline_keep(struct pipeline *pipeline, bool live) {
   if (!pipeline->inputs || pipeline->begins_anew) {
     return;
   }
-  if (pipeline->recording && !live) {
-    recorder_flush(pipeline->recorder);
+  uint64_t missed = pipeline->recording && !live ? recorder_flush(pipeline->recorder) : 0;
+  if (missed > 0) {
+    log_event(LOG_SINK_FAILED, pipeline->config->name,
+              "%" PRIu64 " frames are missing in the recording: its disk did not take them before the hand-over", missed);
   }
   inputs_keep(pipeline->inputs, live);
   if (pipeline->outputs) {

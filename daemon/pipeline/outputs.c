@@ -188,6 +188,9 @@ static bool outputs_go_on(struct outputs *outputs) {
 /* A file that was handed over is attached already. */
 bool outputs_start(struct outputs *outputs, struct failure *failure) {
   log_cuts(outputs);
+  if (!outputs->late.lasts) { /* as it did in the process before this one */
+    trouble_mend(&outputs->troubles[OUTPUT_LATE]);
+  }
   bool started = outputs->late.lasts ? outputs_await_file(outputs) || outputs_out_of_memory(outputs, failure)
                  : outputs->listener ? outputs_start_accepting(outputs, failure)
                  : outputs->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outputs, failure)
@@ -234,7 +237,7 @@ static void log_detached(const struct outputs *outputs, const struct reader_entr
               (int)place->pid, (unsigned)place->uid, event->emitted, event->missed, colon, event->text);
   } else {
     log_event(kind, outputs->config->name, "sink '%s' ended after %" PRIu64 " results, %" PRIu64 " missed%s%s",
-              outputs->config->sink.path, outputs->file.emitted, event->missed, colon, event->text);
+              outputs->config->sink.path, outputs->file.emitted, outputs->missed + event->missed, colon, event->text);
   }
 }
 
@@ -274,8 +277,8 @@ static void on_detached(struct outputs *outputs, const struct sink_event *event)
     loop_timer_start(outputs->retry, 0, RETRY_MS);
   } else {
     outputs->ended = true;
-    trouble_note(&outputs->trouble, clock_now(), "restart the daemon, or reload another sink", "sink '%s' has ended%s%s",
-                 outputs->config->sink.path, event->text[0] ? ": " : "", event->text);
+    trouble_note(&outputs->troubles[OUTPUT_ENDS], clock_now(), "restart the daemon, or reload another sink",
+                 "sink '%s' has ended%s%s", outputs->config->sink.path, event->text[0] ? ": " : "", event->text);
   }
 }
 
@@ -301,14 +304,20 @@ void outputs_on_event(struct outputs *outputs, const struct sink_event *event) {
     on_detached(outputs, event);
     break;
   case SINK_FAILED:
-    trouble_note(&outputs->trouble, clock_now(), remedy_of(event->error), "cannot write to '%s': %s", path, event->text);
+    outputs->file.recovered = false;
+    trouble_note(&outputs->troubles[OUTPUT_WRITES], clock_now(), remedy_of(event->error), "cannot write to '%s': %s", path,
+                 event->text);
     log_event(LOG_SINK_FAILED, name, "cannot write to '%s': %s; results are lost until there is room", path, event->text);
     outputs_note_full(outputs, retention_is_full(event->error));
     break;
   case SINK_RECOVERED:
-    trouble_mend(&outputs->trouble);
+    outputs->file.recovered = true; /* the trouble ends with the losses: see watch.c */
     outputs_note_full(outputs, false);
-    log_event(LOG_SINK_RECOVERED, name, "'%s' can be written again, %" PRIu64 " results were lost", path, event->missed);
+    if (event->missed > 0) {
+      log_event(LOG_SINK_RECOVERED, name, "'%s' can be written again, %" PRIu64 " results were lost", path, event->missed);
+    } else {
+      log_event(LOG_SINK_RECOVERED, name, "'%s' can be written again", path);
+    }
     break;
   case SINK_STOPPED:
     break;
@@ -333,6 +342,16 @@ uint64_t outputs_missed(const struct outputs *outputs) {
 
 const struct refusals *outputs_refusals(const struct outputs *outputs) { return &outputs->refusals; }
 
-struct trouble *outputs_trouble(struct outputs *outputs) {
-  return &outputs->trouble;
+struct trouble *outputs_cause(struct outputs *outputs, enum output_cause cause) {
+  return &outputs->troubles[cause];
 }
+
+const struct trouble *outputs_trouble(const struct outputs *outputs) {
+  unsigned shown = 0;
+  while (shown < OUTPUT_CAUSES - 1 && outputs->troubles[shown].count == 0) {
+    shown++;
+  }
+  return &outputs->troubles[shown];
+}
+
+bool outputs_recovered(const struct outputs *outputs) { return outputs->file.recovered; }

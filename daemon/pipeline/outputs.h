@@ -71,7 +71,21 @@ bool outputs_is_late(const struct outputs *outputs);
 unsigned outputs_readers(const struct outputs *outputs);
 uint64_t outputs_missed(const struct outputs *outputs); /* whole results, readers that left included */
 const struct refusals *outputs_refusals(const struct outputs *outputs);
-/* Why results are lost, until they are not. */
-struct trouble *outputs_trouble(struct outputs *outputs);
+/* What can be wrong. Whoever finds a cause also says when it is over: none wipes another. The first one is shown. */
+enum output_cause {
+  OUTPUT_ENDS,   /* nothing can go there before a restart or a reload */
+  OUTPUT_LATE,   /* its file cannot be opened yet */
+  OUTPUT_WRITES, /* results are lost */
+  OUTPUT_LAGS,   /* frames of a recording are, since its disk is too slow */
+  OUTPUT_NEXT,   /* the next segment cannot begin */
+  OUTPUT_MOVED,  /* somebody has taken the file away, and no other one can be opened */
+  OUTPUT_FINISH, /* a segment cannot be finished */
+  OUTPUT_CAUSES
+};
+struct trouble *outputs_cause(struct outputs *outputs, enum output_cause cause);
+/* The one that is shown; with a count of 0 nothing is wrong. */
+const struct trouble *outputs_trouble(const struct outputs *outputs);
+/* The sink said last that its file can be written. */
+bool outputs_recovered(const struct outputs *outputs);
 
 #endif

@@ -139,24 +139,15 @@ void outputs_stop(struct outputs *outputs) {
 }
 
 /* What is wrong with the file, while results still go somewhere: said once, and counted. */
-static void note_trouble(struct outputs *outputs, const char *what) {
+static void note_trouble(struct outputs *outputs, enum output_cause cause, const char *what) {
   const struct failure *failure = &outputs->file.failure;
   const char *remedy = failure->remedy[0] ? failure->remedy : "it is tried again and again";
-  trouble_note(&outputs->trouble, clock_now(), remedy, "%s: %s", what, failure->text);
-  if (!outputs->file.lasts) {
+  struct trouble *trouble = &outputs->troubles[cause];
+  if (trouble->count == 0) {
     log_event(LOG_SINK_FAILED, outputs->config->name, "%s: %s; %s", what, failure->text, remedy);
   }
-  outputs->file.lasts = true;
+  trouble_note(trouble, clock_now(), remedy, "%s: %s", what, failure->text);
 }
-
-static void mend_trouble(struct outputs *outputs) {
-  if (outputs->file.lasts) {
-    outputs->file.lasts = false;
-    trouble_mend(&outputs->trouble);
-  }
-}
-
-bool outputs_trouble_lasts(const struct outputs *outputs) { return outputs->file.lasts; }
 
 /* -- the end of a segment ---------------------------------------------------------------------------------------------- */
 
@@ -165,7 +156,7 @@ struct segment_end {
   struct segment_end *next;
   struct outputs *outputs;
   struct segment_files files; /* none: only those that a process before this one left */
-  bool worked, is_full;
+  bool has_files, worked, is_full;
   struct failure failure;
 };
 
@@ -173,7 +164,8 @@ struct segment_end {
  * when the next process begins: so each end looks for what was left. */
 static void run_end(void *context) {
   struct segment_end *end = context;
-  end->worked = end->files.data < 0 || segments_end(&end->files, &end->failure);
+  end->has_files = end->files.data >= 0;
+  end->worked = !end->has_files || segments_end(&end->files, &end->failure);
   segments_drop(&end->files);
   segments_sweep(end->outputs->config, &end->outputs->file.retention, end->is_full);
 }
@@ -183,7 +175,9 @@ static void on_end(void *context) {
   struct outputs *outputs = end->outputs;
   if (!end->worked) {
     log_event(LOG_SINK_FAILED, outputs->config->name, "%s; %s", end->failure.text, end->failure.remedy);
-    trouble_note(&outputs->trouble, clock_now(), end->failure.remedy, "%s", end->failure.text);
+    trouble_note(&outputs->troubles[OUTPUT_FINISH], clock_now(), end->failure.remedy, "%s", end->failure.text);
+  } else if (end->has_files) {
+    trouble_mend(&outputs->troubles[OUTPUT_FINISH]);
   }
   outputs->file.ends = end->next;
   free(end);
@@ -262,11 +256,12 @@ static void take_next(struct outputs *outputs) {
     segments_drop(&before);
   }
   if (outputs_attach_file(outputs, &failure)) {
-    mend_trouble(outputs);
+    trouble_mend(&outputs->troubles[OUTPUT_NEXT]);
+    trouble_mend(&outputs->troubles[OUTPUT_MOVED]);
     return;
   }
   outputs->ended = true;
-  trouble_note(&outputs->trouble, clock_now(), "restart the daemon", "%s", failure.text);
+  trouble_note(&outputs->troubles[OUTPUT_ENDS], clock_now(), "restart the daemon", "%s", failure.text);
 }
 
 /* The same file again. */
@@ -276,7 +271,7 @@ static void take_again(struct outputs *outputs, int64_t hold_ns) {
   outputs->file.times.began = 0;
   if (!outputs_attach_file(outputs, &failure)) {
     outputs->ended = true;
-    trouble_note(&outputs->trouble, clock_now(), "restart the daemon", "%s", failure.text);
+    trouble_note(&outputs->troubles[OUTPUT_ENDS], clock_now(), "restart the daemon", "%s", failure.text);
   }
 }
 
@@ -303,7 +298,7 @@ static void on_next(void *context) {
   } else if (!ends && outputs->file.worked) {
     sink_let_go(outputs->sink); /* it was recalled */
   } else if (!ends) {
-    note_trouble(outputs, "results go on into the segment before");
+    note_trouble(outputs, OUTPUT_NEXT, "results go on into the segment before");
     if (is_back) {
       take_again(outputs, HOLD);
     }
@@ -386,9 +381,9 @@ static void on_look(void *context) {
       sink_let_go(outputs->sink);
     }
   } else if (!ends && file->moved) {
-    note_trouble(outputs, "somebody has taken the file away, and results go on into the old one");
+    note_trouble(outputs, OUTPUT_MOVED, "somebody has taken the file away, and results go on into the old one");
   } else if (!ends) {
-    mend_trouble(outputs);
+    trouble_mend(&outputs->troubles[OUTPUT_MOVED]);
   }
   if (file->wants_next && outputs->endpoint.fd >= 0 && !ends) {
     begin_next(outputs);

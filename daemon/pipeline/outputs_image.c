@@ -154,8 +154,11 @@ static bool adopt_ends(struct outputs *outputs, const struct outputs *left, stru
   outputs->awaits_end = left->awaits_end || (is_lost && is_fifo);
   outputs->ended = left->ended || (is_lost && !is_fifo && !is_named);
   outputs->left_handshakes = left->handshakes;
-  return trouble_adopt(&outputs->trouble, &left->trouble) &&
-         (!is_named || outputs_open_file(outputs, NULL, failure) || outputs_may_come_late(outputs, failure));
+  bool sound = true;
+  for (unsigned i = 0; i < OUTPUT_CAUSES && sound; i++) {
+    sound = trouble_adopt(&outputs->troubles[i], &left->troubles[i]);
+  }
+  return sound && (!is_named || outputs_open_file(outputs, NULL, failure) || outputs_may_come_late(outputs, failure));
 }
 
 bool outputs_adopt(struct outputs *outputs, const struct outputs *address, sink_road *flow, void *context,

@@ -22,7 +22,7 @@ bool outputs_is_late(const struct outputs *outputs) { return outputs->late.lasts
 
 static void note_late(struct outputs *outputs) {
   const struct failure *failure = &outputs->file.failure;
-  trouble_note(&outputs->trouble, clock_now(), failure->remedy, "its file waits: %s", failure->text);
+  trouble_note(&outputs->troubles[OUTPUT_LATE], clock_now(), failure->remedy, "its file waits: %s", failure->text);
   loop_timer_start(outputs->late.timer, outputs->late.pause_ms, 0);
 }
 
@@ -40,11 +40,11 @@ static void on_opened(void *context) {
   } else {
     outputs->late.lasts = false;
     outputs->late.timer = loop_timer_close(outputs->late.timer);
-    trouble_mend(&outputs->trouble);
+    trouble_mend(&outputs->troubles[OUTPUT_LATE]);
     log_event(LOG_SINK_RECOVERED, outputs->config->name, "'%s' can be written now", outputs->config->sink.path);
     if (!outputs_attach_file(outputs, &failure)) {
       outputs->ended = true;
-      trouble_note(&outputs->trouble, clock_now(), "restart the daemon", "%s", failure.text);
+      trouble_note(&outputs->troubles[OUTPUT_ENDS], clock_now(), "restart the daemon", "%s", failure.text);
     } else if (outputs->opened) {
       outputs->opened(outputs->context);
     }

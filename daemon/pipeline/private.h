@@ -172,7 +172,7 @@ struct outputs {
   unsigned count;
   uint64_t missed; /* by readers that left */
   struct refusals refusals;
-  struct trouble trouble;
+  struct trouble troubles[OUTPUT_CAUSES];
   uint64_t cut;    /* bytes of a partial result that a process before this one left in the file, */
   bool cut_unsure; /* if its results had the size of ours */
   bool awaits_end; /* a FIFO whose reader is to see the end of what came before: see outputs.c */
@@ -203,7 +203,7 @@ struct outputs {
     struct failure failure;      /* else */
     struct segment_files next;   /* what the sink gets as soon as it has given back what it has */
     bool wants_next;             /* the sink has given back a segment, and waits */
-    bool lasts;                  /* the trouble is not over when a result gets through */
+    bool recovered;              /* what the sink said last is that it can be written */
     bool stop_wanted;            /* as soon as no worker has a job */
   } file;
 };
@@ -222,8 +222,6 @@ void outputs_end_file(struct outputs *outputs);
 void outputs_sweep(struct outputs *outputs);
 /* The disk has refused a result, or takes them again. Old segments make room as long as it is full, if they may. */
 void outputs_note_full(struct outputs *outputs, bool is_full);
-/* Whether what is wrong with the file is not over when a result gets through. */
-bool outputs_trouble_lasts(const struct outputs *outputs);
 
 /* Gives a worker something to do with the file; ends with outputs_end_job() in `done`. The outputs stop after it. */
 void outputs_begin_job(struct outputs *outputs, loop_callback *run, loop_callback *done);
@@ -311,10 +309,11 @@ struct pipeline {
   struct links links;
   struct watch { /* what the last tick saw: see watch.c */
     int64_t at;
-    int64_t heard;          /* until when a silence has another cause than the source */
-    uint64_t emitted, lost; /* frames, and frames that the sink could not write */
-    uint64_t missed;        /* by the recording, */
-    bool record_lags;       /* which is what is wrong with it */
+    int64_t heard; /* until when a silence has another cause than the source */
+    struct watch_counts {
+      uint64_t emitted, lost; /* frames, and frames that the sink could not write */
+    } sink, record;
+    uint64_t missed; /* by the recording, whose memory was full */
   } watch;
   struct pipeline_wait {      /* WAITING: see waiting.c */
     enum pipeline_state then; /* RUNNING, or PAUSED or DRAINED by a command: the state in which it starts */

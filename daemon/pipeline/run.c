@@ -87,7 +87,7 @@ static void begin_at_sockets(const struct pipeline *pipeline) {
   begin_at_socket(pipeline, pipeline_source_listener(pipeline), &pipeline->config->source.access, &pipeline->inputs->trouble);
   if (pipeline->outputs) {
     begin_at_socket(pipeline, pipeline_sink_listener(pipeline), &pipeline->config->sink.access,
-                    outputs_trouble(pipeline->outputs));
+                    outputs_cause(pipeline->outputs, OUTPUT_ENDS));
   }
 }
 

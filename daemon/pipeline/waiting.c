@@ -66,5 +66,5 @@ const char *pipeline_waits_for(const struct pipeline *pipeline) {
     return "";
   }
   const struct outputs *late = pipeline->outputs && outputs_is_late(pipeline->outputs) ? pipeline->outputs : pipeline->record;
-  return outputs_trouble((struct outputs *)(uintptr_t)late)->text;
+  return outputs_cause((struct outputs *)(uintptr_t)late, OUTPUT_LATE)->text;
 }

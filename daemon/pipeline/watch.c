@@ -52,61 +52,75 @@ static void watch_silence(struct pipeline *pipeline, int64_t now) {
 
 /* -- errors that are over ------------------------------------------------------------------------------------------- */
 
-/* A sink says once that it fails and once that it does not; each result that it loses in between counts. After an upgrade the
- * second word may never come, but results come through. */
-static void watch_sink(struct pipeline *pipeline, const struct ledger *ledger, int64_t now) {
-  struct trouble *trouble = outputs_trouble(pipeline->outputs);
-  uint64_t lost = ledger->fates[FATE_SINK_ERROR] - pipeline->watch.lost;
-  if (trouble->count == 0 || outputs_is_socket(pipeline->outputs) || outputs_ended(pipeline->outputs) ||
-      outputs_trouble_lasts(pipeline->outputs)) {
-    return; /* for what is wrong there it takes more than a frame */
+/* Health follows the counters: results were lost since the last look, or they were not. The sink says why, and once only; after
+ * an upgrade it may not say that it is over, but results come through. */
+static void watch_writes(struct outputs *outputs, struct watch_counts *before, struct watch_counts counts, int64_t looked,
+                         int64_t now) {
+  struct trouble *trouble = outputs_cause(outputs, OUTPUT_WRITES);
+  uint64_t lost = counts.lost > before->lost ? counts.lost - before->lost : 0;
+  bool is_written = counts.emitted > before->emitted || outputs_recovered(outputs);
+  *before = counts;
+  if (outputs_is_socket(outputs)) {
+    return;
   }
-  bool is_fresh = trouble->since > pipeline->watch.at; /* and has counted the first one */
-  if (lost > is_fresh) {
-    trouble_repeat(trouble, now, lost - is_fresh);
-  } else if (lost == 0 && ledger->fates[FATE_EMITTED] > pipeline->watch.emitted) {
+  bool is_told = trouble->count > 0 && trouble->since > looked; /* by the sink, with the first one */
+  if (lost > 0 && trouble->count == 0) {
+    trouble_note(trouble, now, "the log says why; results go on by themselves when the file can be written",
+                 "results for '%s' are lost", outputs->config->sink.path);
+    is_told = true;
+  }
+  if (lost > is_told) {
+    trouble_repeat(trouble, now, lost - is_told);
+  } else if (lost == 0 && trouble->count > 0 && is_written) {
     trouble_mend(trouble);
   }
 }
 
-/* Frames that the ring had no room for. What else is wrong with the file, its sink says itself. */
-static void watch_record(struct pipeline *pipeline, int64_t now) {
-  struct trouble *trouble = outputs_trouble(pipeline->record);
-  uint64_t missed = recorder_missed(pipeline->recorder), before = pipeline->watch.missed;
+/* Frames for which the recorder's memory had no room. */
+static void watch_missed(struct pipeline *pipeline, uint64_t missed, int64_t now) {
+  struct trouble *trouble = outputs_cause(pipeline->record, OUTPUT_LAGS);
+  uint64_t lost = missed - pipeline->watch.missed;
   pipeline->watch.missed = missed;
-  if (missed > before && trouble->count == 0) {
+  if (lost > 0 && trouble->count == 0) {
     trouble_note(trouble, now, "record onto a faster disk, or give `record` more memory",
-                 "%" PRIu64 " frames are missing in the recording: its disk is too slow", missed - before);
+                 "frames are missing in the recording: its disk is too slow");
     log_event(LOG_SINK_FAILED, pipeline->config->name, "%s", trouble->text);
-    pipeline->watch.record_lags = true;
-  } else if (missed > before) {
-    trouble_repeat(trouble, now, missed - before);
-  } else if (pipeline->watch.record_lags) {
-    pipeline->watch.record_lags = false;
+    lost--;
+  }
+  if (lost > 0) {
+    trouble_repeat(trouble, now, lost);
+  } else if (trouble->last != now) {
     trouble_mend(trouble);
   }
 }
 
-static void watch_note(struct pipeline *pipeline, const struct ledger *ledger, int64_t now) {
-  pipeline->watch.at = now;
-  pipeline->watch.emitted = ledger->fates[FATE_EMITTED];
-  pipeline->watch.lost = ledger->fates[FATE_SINK_ERROR];
+static void watch_record(struct pipeline *pipeline, int64_t now) {
+  struct recorder_view view;
+  recorder_read(pipeline->recorder, &view);
+  watch_missed(pipeline, view.missed, now);
+  watch_writes(pipeline->record, &pipeline->watch.record, (struct watch_counts){view.emitted, view.lost}, pipeline->watch.at,
+               now);
+}
+
+static struct watch_counts counts_of(const struct ledger *ledger) {
+  return (struct watch_counts){ledger->fates[FATE_EMITTED], ledger->fates[FATE_SINK_ERROR]};
 }
 
 static void pipeline_watch(struct pipeline *pipeline, int64_t now) {
   struct ledger ledger;
   pipeline_ledger(pipeline, &ledger);
   watch_silence(pipeline, now);
-  if (pipeline->state == PIPELINE_RUNNING && ledger.fates[FATE_EMITTED] > pipeline->watch.emitted) {
+  if (pipeline->state == PIPELINE_RUNNING && ledger.fates[FATE_EMITTED] > pipeline->watch.sink.emitted) {
     trouble_mend(&pipeline->trouble); /* a frame that the device failed with is past as soon as others get through */
   }
   if (pipeline->outputs) {
-    watch_sink(pipeline, &ledger, now);
+    watch_writes(pipeline->outputs, &pipeline->watch.sink, counts_of(&ledger), pipeline->watch.at, now);
   }
   if (pipeline->recorder) {
     watch_record(pipeline, now);
   }
-  watch_note(pipeline, &ledger, now);
+  pipeline->watch.sink = counts_of(&ledger);
+  pipeline->watch.at = now;
 }
 
 /* A process before this one may have seen what is counted already. */
@@ -114,8 +128,8 @@ void pipeline_watch_begin(struct pipeline *pipeline) {
   struct ledger ledger;
   int64_t now = clock_now();
   pipeline_ledger(pipeline, &ledger);
-  pipeline->watch.heard = now;
-  watch_note(pipeline, &ledger, now);
+  pipeline->watch.heard = pipeline->watch.at = now;
+  pipeline->watch.sink = counts_of(&ledger);
 }
 
 /* Adds to its devices' engines how long they have worked for this pipeline since the reading before: the mean of the frames

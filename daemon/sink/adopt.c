@@ -111,6 +111,8 @@ bool sink_adopt(struct sink *sink, const struct sink *left, sink_road *flow, voi
   sink->position = left->position;
   sink->placed = left->placed;
   sink->lost = left->lost;
+  sink->missed = left->missed;
+  sink->failed = sink->told = left->lost > 0; /* the word that it is over is still to come */
   bool sound = sink_count(sink) <= GPU_MAX_SLOTS, all = sound;
   for (uint64_t at = sink->first; all && at < sink->tail; at++) {
     struct result *result = sink_result(sink, at);

@@ -21,7 +21,6 @@ static bool file_cut(struct sink *sink);
 
 static void file_offered(struct sink *sink) { (void)sink; }
 
-/* A request to the file is under way. */
 static void set_writing(struct sink *sink, bool writing) {
   sink->writing = writing;
   atomic_store_explicit(&sink->runner.asked, writing ? clock_now() : 0, memory_order_relaxed);
@@ -76,6 +75,7 @@ static void tell_trouble(struct sink *sink) {
   if (sink->failed) {
     snprintf(event->text, sizeof event->text, "%s", sink->trouble);
   }
+  sink->lost = sink->failed ? sink->lost : 0;
   sink_post(sink, &sink->trouble_notice);
 }
 
@@ -95,7 +95,6 @@ static void describe_error(struct sink *sink, const char *before, int error) {
   snprintf(sink->trouble, sizeof sink->trouble, "%s%s (%s)", before, strerror(error), name ? name : "of no name");
 }
 
-/* Releases results that got their fate while they waited. */
 static void release_closed(struct sink *sink) {
   while (sink_count(sink) > 0 && !sink_result(sink, sink->first)->open) {
     sink_release_first(sink);
@@ -173,8 +172,8 @@ static void let_go(struct sink *sink) {
   sink->placed = false;
   reader->departure.event = (struct sink_event){.kind = SINK_DETACHED, .fd = reader->fd, .reader = reader, .full = full};
   reader_read(reader, &reader->departure.event.emitted, &reader->departure.event.missed);
-  reader->departure.event.missed = sink->lost;
-  sink->lost = 0;
+  reader->departure.event.missed = sink->missed;
+  sink->missed = 0;
   sink_post(sink, &reader->departure);
 }
 
@@ -224,6 +223,7 @@ static void finish_whole(struct sink *sink) {
 
 static void finish_lost(struct sink *sink, int error) {
   sink->lost++;
+  sink->missed++;
   sink->torn |= sink->written > 0;
   sink->readers->indexed = false; /* the next result's is written over it */
   file_finish(sink, FATE_SINK_ERROR);
@@ -277,9 +277,25 @@ static bool file_cut(struct sink *sink) {
   return sink->writing;
 }
 
+/* A segment that is as large as a file may be ends like a full one. False: the result is lost, since it does not fit into an
+ * empty segment either, or no next one could begin. */
+static bool is_put_off(struct sink *sink, int error) {
+  struct reader *reader = sink->readers;
+  if (error != UV_EFBIG || reader->index < 0 || reader->count == 0 || clock_now() < reader->hold || sink->stopping) {
+    return false;
+  }
+  reader->until = clock_now();
+  reader->indexed = false;
+  sink->torn |= sink->written > 0;
+  sink->written = 0;
+  return true;
+}
+
 static void lose(struct sink *sink, int error) {
   set_writing(sink, false);
-  finish_lost(sink, error);
+  if (!is_put_off(sink, error)) {
+    finish_lost(sink, error);
+  }
   if (!file_cut(sink)) {
     file_go_on(sink);
   }

@@ -67,7 +67,8 @@ void reader_keep_index(struct reader *reader, int index, uint64_t count, const s
   reader->index = index;
   reader->count = count;
   reader->hold = now + times->hold_ns;
-  reader->until = every == 0 ? 0 : times->began == 0 ? now : times->began + every;
+  bool is_over = times->hold_ns > 0 || (every > 0 && times->began == 0); /* the next is tried also without a result */
+  reader->until = is_over ? now : every == 0 ? 0 : times->began + every;
   reader->shift = times->shift;
 }
 

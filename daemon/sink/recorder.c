@@ -102,8 +102,16 @@ struct tap *recorder_tap(struct recorder *recorder) {
   return recorder ? &recorder->tap : NULL;
 }
 
-uint64_t recorder_missed(const struct recorder *recorder) {
+static uint64_t recorder_missed(const struct recorder *recorder) {
   return atomic_load_explicit(&recorder->missed, memory_order_relaxed);
+}
+
+void recorder_read(const struct recorder *recorder, struct recorder_view *view) {
+  struct session_view account;
+  account_read(&recorder->account, &account);
+  *view = (struct recorder_view){.missed = recorder_missed(recorder),
+                                 .emitted = account.ledger.fates[FATE_EMITTED],
+                                 .lost = account.ledger.fates[FATE_SINK_ERROR]};
 }
 
 /* -- what the sink gets ------------------------------------------------------------------------------------------------ */
@@ -230,6 +238,7 @@ static void recorder_tick(struct runner *runner, int64_t now) {
     recorder->open = false;
     sink_end_segment(recorder->sink);
   }
+  account_publish(&recorder->account);
 }
 
 static void run_start(struct message *message) {
@@ -258,7 +267,7 @@ void recorder_note_event(struct recorder *recorder) {
   }
 }
 
-void recorder_flush(struct recorder *recorder) {
+uint64_t recorder_flush(struct recorder *recorder) {
   int64_t end = clock_now() + FLUSH_TIME;
   struct slot *slot;
   while (recorder->sink && sink_flush_segment(recorder->sink) && clock_now() < end && is_wanted(recorder)) {
@@ -266,6 +275,11 @@ void recorder_flush(struct recorder *recorder) {
       offer_one(recorder, slot);
     }
   }
+  uint64_t left = slot_count(&recorder->flow.ring, SLOT_EMITTING);
+  for (uint64_t at = recorder->offered; at < recorder->next; at++) {
+    left += recorder->frames[at % recorder->cells].complete <= recorder->until;
+  }
+  return left;
 }
 
 static void run_stop(struct message *message) {

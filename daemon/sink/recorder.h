@@ -3,7 +3,8 @@
  * segments. It holds nobody up: a frame that finds the ring full of frames that are still to be written is missing there.
  *
  * It lives on its session's lane, next to the flow whose frames it taps, and on the sink's, which is the same lane. The sink
- * takes frames from it as from any flow, whose account nobody reads. It ends with its process: the next one begins a segment.
+ * takes frames from it as from any flow, whose account says which were written. It ends with its process: the next one begins a
+ * segment.
  */
 #ifndef FRAMED_SINK_RECORDER_H
 #define FRAMED_SINK_RECORDER_H
@@ -37,11 +38,15 @@ struct tap *recorder_tap(struct recorder *recorder);
 void recorder_start(struct recorder *recorder, struct sink *sink);
 /* Something was seen now. */
 void recorder_note_event(struct recorder *recorder);
-/* While no lane runs: what is wanted is written at once, as far as there is time for it. */
-void recorder_flush(struct recorder *recorder);
+/* While no lane runs: what is wanted is written at once, as far as there is time for it. Returns how many frames were not. */
+uint64_t recorder_flush(struct recorder *recorder);
 /* After the flow's session has stopped: what is wanted is still written; then `stopped`. */
 void recorder_stop(struct recorder *recorder);
-/* Frames that are missing in the recording so far. Any thread. */
-uint64_t recorder_missed(const struct recorder *recorder);
+struct recorder_view {
+  uint64_t missed;        /* frames that found the memory full, */
+  uint64_t emitted, lost; /* and those that the sink wrote and could not write */
+};
+/* So far. Any thread. */
+void recorder_read(const struct recorder *recorder, struct recorder_view *view);
 
 #endif

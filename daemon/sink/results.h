@@ -184,7 +184,8 @@ struct sink {
   size_t written;         /* bytes of the result under way */
   bool letting_go;        /* the file is to be given back between two results */
   int64_t every_ns, most; /* of a segment: time and bytes; 0: no limit */
-  uint64_t lost;
+  uint64_t lost;          /* results since the file could last be written: what SINK_RECOVERED says, */
+  uint64_t missed;        /* and those since the sink got the file that it has: what SINK_DETACHED says */
   uv_fs_t request;
 };
 

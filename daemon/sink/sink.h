@@ -34,7 +34,7 @@ struct sink_event {
   struct sink *sink;
   struct reader *reader;    /* DETACHED: now the receiver's, to free */
   int fd;                   /* DETACHED: now the receiver's, to close */
-  uint64_t emitted, missed; /* DETACHED: results this reader took whole, and missed whole; FAILED, RECOVERED: lost */
+  uint64_t emitted, missed; /* DETACHED: results this reader took whole, and missed whole; RECOVERED: lost */
   bool full;                /* DETACHED: of a segment that has its end, so that the next one is wanted */
   int error;                /* FAILED: the errno */
   unsigned code;            /* DETACHED: the ERROR that this reader is still to be told, with `text`; 0: none */

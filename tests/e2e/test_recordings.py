@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -141,6 +142,20 @@ def test_segments_end_at_their_size_and_nothing_is_lost_or_twice_at_a_seam(place
     found = segments(place)
     assert numbers_of(found) == list(range(53)) and [len(entries) for _, _, entries in found] == [5] * 10 + [3]
     assert parts(place) == []
+
+
+def test_a_segment_that_is_as_large_as_a_file_may_be_begins_the_next(place):
+    """As FAT's 4 GiB: the limit of the process gives the same EFBIG."""
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (SIZE * 10 + SIZE // 2,) * 2)
+
+    with Daemon(place, rotating(place, every="1h"), before=limited) as daemon:
+        with daemon.producer() as producer:
+            feed(daemon, producer, 0, 25)
+            daemon.account(came=25, emitted=25)
+        assert daemon.request("GET", "/v1/health")[0] == 200 and "cannot write" not in daemon.log, daemon.log
+    found = segments(place)
+    assert [len(entries) for _, _, entries in found] == [10, 10, 5] and numbers_of(found) == list(range(25))
 
 
 def test_each_segment_of_y4m_begins_with_a_header(place):
@@ -290,6 +305,36 @@ def test_where_the_next_segment_cannot_begin_results_go_on_into_the_last(place):
     assert numbers_of(segments(folder)) == list(range(8))
 
 
+def test_a_segment_that_begins_does_not_hide_that_results_are_lost(place):
+    """No segment begins and no result is written; then segments begin, and still no result is written."""
+    folder = place / "folder"
+    with Daemon(place, rotating(place, "folder/out-%H%M%S", every="1s")) as daemon:
+        with daemon.producer() as producer:
+            feed(daemon, producer, 0, 1)
+            folder.rename(place / "aside")
+            folder.write_text("no folder")
+            resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (SIZE // 2, resource.RLIM_INFINITY))
+
+            def feed_until(condition):
+                wait_until(lambda: feed(daemon, producer, daemon.frames()["in"], 1) or condition(), lambda: daemon.log)
+
+            feed_until(lambda: "cannot begin the segment" in daemon.log)
+            folder.unlink()
+            (place / "aside").rename(folder)
+            before = parts(folder)
+            feed_until(lambda: parts(folder) and parts(folder) != before)
+            for _ in range(10):
+                time.sleep(0.1)
+                feed(daemon, producer, daemon.frames()["in"], 1)
+                assert "(EFBIG)" in daemon.request("GET", "/v1/health")[1], daemon.log
+            assert daemon.frames()["emitted"] == 1
+            resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+            feed(daemon, producer, daemon.frames()["in"], 1)
+            wait_until(lambda: daemon.request("GET", "/v1/health")[0] == 200, lambda: "all is well again")
+            lost = daemon.frames()["dropped"]["sink_error"]
+            assert f"can be written again, {lost} results were lost" in daemon.log, daemon.log
+
+
 def test_a_segment_that_is_removed_makes_room_for_another(place):
     with Daemon(place, rotating(place, size="1GiB")) as daemon:
         with daemon.producer() as producer:
@@ -403,8 +448,8 @@ def test_a_full_disk_costs_whole_results_until_there_is_room(place, small_disk):
             lost = daemon.frames()["dropped"]["sink_error"]
             assert 0 < lost < 30
             ballast.unlink()
-            wait_until(lambda: feed(daemon, producer, daemon.frames()["in"], 1) or daemon.request("GET", "/v1/health")[0] == 200,
-                       lambda: "all is well again")
+            feed(daemon, producer, 30, 1)
+            wait_until(lambda: daemon.request("GET", "/v1/health")[0] == 200, lambda: "all is well again")
             emitted = daemon.frames()["emitted"]
     numbers = numbers_of(segments(small_disk))
     assert len(numbers) == emitted and numbers == sorted(set(numbers)) and parts(small_disk) == []
