@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "daemon/measure/clock.h"
 
@@ -155,4 +156,15 @@ void health_sum_up(struct health *health) {
     health->ok = health->ok && item->ok;
     health->live = health->live && (item->ok || item->kind == HEALTH_TROUBLE || item->kind == HEALTH_ABSENT);
   }
+}
+
+const struct health_item *health_find(const struct health *health, const char *pipeline) {
+  for (unsigned i = 0; i < health->count; i++) {
+    const struct health_item *item = &health->items[i];
+    bool is_of_pipeline = item->kind == HEALTH_PIPELINE || item->kind == HEALTH_TROUBLE;
+    if (!item->ok && is_of_pipeline && strcmp(item->name, pipeline) == 0) {
+      return item;
+    }
+  }
+  return NULL;
 }

@@ -115,5 +115,8 @@ struct health {
 
 /* Fills `live`, `ok` and `why` from the items. */
 void health_sum_up(struct health *health);
+/* The first reason why a pipeline does not do its job; NULL if it does. All views show it in the place of a pipeline's state.
+ */
+const struct health_item *health_find(const struct health *health, const char *pipeline);
 
 #endif

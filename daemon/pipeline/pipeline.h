@@ -188,7 +188,7 @@ struct pipeline_trouble {
   enum health_reason reason;
   const struct trouble *trouble; /* the pipeline's */
 };
-unsigned pipeline_troubles(const struct pipeline *pipeline, struct pipeline_trouble troubles[PIPELINE_TROUBLES]);
+unsigned pipeline_troubles(struct pipeline *pipeline, struct pipeline_trouble troubles[PIPELINE_TROUBLES]);
 /* Text of the form "in 10 = emitted 9 + in flight 0 + dropped 1 (late 1)", sums since its start. */
 enum { PIPELINE_ACCOUNT = 512 };
 const char *pipeline_account(const struct pipeline *pipeline, char text[PIPELINE_ACCOUNT]);

@@ -192,7 +192,7 @@ static void count_refusals(const struct refusals *refusals, struct pipeline_snap
   }
 }
 
-static void fill_clients(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
+static void fill_clients(struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
   snapshot->clients = pipeline->config->source.clients;
   snapshot->sessions = inputs_producers(pipeline->inputs);
   for (unsigned i = 0; i < snapshot->clients; i++) {
@@ -203,7 +203,7 @@ static void fill_clients(const struct pipeline *pipeline, struct pipeline_snapsh
   snapshot->source_trouble = inputs_trouble(pipeline->inputs);
   snapshot->last_in = pipeline_last_in(pipeline);
   snapshot->last_out = pipeline_last_out(pipeline);
-  snapshot->silence = &pipeline->silence;
+  snapshot->silence = pipeline_silence(pipeline);
   snapshot->links = pipeline->links;
   count_refusals(inputs_refusals(pipeline->inputs), snapshot);
   snapshot->waiting = inputs_seats(pipeline->inputs) > 0 ? pipeline_waiting(pipeline) : WAITING_FOR_NOTHING;

@@ -20,17 +20,33 @@ static int64_t frame_expected(const struct config_source *source) {
   return source->expect_ns > 0 || !paced ? source->expect_ns : periods;
 }
 
+/* A producer that was turned away since the last frame is the reason that somebody looks for. */
+static void describe_silence(struct pipeline *pipeline) {
+  const struct refusal *refusal = &inputs_refusals(pipeline->inputs)->last;
+  bool is_refused = refusal->at > pipeline_last_in(pipeline), connected = inputs_producers(pipeline->inputs) > 0;
+  const char *remedy = is_refused && refusal->remedy[0] ? refusal->remedy
+                       : connected ? "see what the producer waits for, and whether the camera still delivers"
+                                   : "start its producer";
+  trouble_describe(&pipeline->silence, remedy, "no frame comes, and %.3g s is what `expect` of its source allows: %s%s%s",
+                   watch_seconds(frame_expected(&pipeline->config->source)),
+                   connected    ? "its producer is connected"
+                   : is_refused ? ""
+                                : "no producer is connected",
+                   connected && is_refused ? ", and " : "", is_refused ? refusal->text : "");
+}
+
 static void fall_silent(struct pipeline *pipeline, int64_t now, int64_t heard) {
-  const char *name = pipeline->config->name;
-  bool connected = inputs_producers(pipeline->inputs) > 0;
-  trouble_note(&pipeline->silence, now,
-               connected ? "see what the producer waits for, and whether the camera still delivers"
-                         : "start its producer; framectl status shows the last one that was turned away",
-               "no frame has come for %.3g s, and %.3g s is what `expect` of its source allows: %s", watch_seconds(now - heard),
-               watch_seconds(frame_expected(&pipeline->config->source)),
-               connected ? "its producer is connected" : "no producer is connected");
+  trouble_repeat(&pipeline->silence, now, 1);
+  describe_silence(pipeline);
   pipeline->silence.since = heard;
-  log_event(LOG_SILENT, name, "%s", pipeline->silence.text);
+  log_event(LOG_SILENT, pipeline->config->name, "for %.3g s %s", watch_seconds(now - heard), pipeline->silence.text);
+}
+
+const struct trouble *pipeline_silence(struct pipeline *pipeline) {
+  if (pipeline->silence.count > 0) {
+    describe_silence(pipeline);
+  }
+  return &pipeline->silence;
 }
 
 static void watch_silence(struct pipeline *pipeline, int64_t now) {
@@ -184,7 +200,7 @@ void pipeline_hear_link(struct pipeline *pipeline, enum link_role role, const st
 
 /* -- what is told ----------------------------------------------------------------------------------------------------- */
 
-unsigned pipeline_troubles(const struct pipeline *pipeline, struct pipeline_trouble troubles[PIPELINE_TROUBLES]) {
+unsigned pipeline_troubles(struct pipeline *pipeline, struct pipeline_trouble troubles[PIPELINE_TROUBLES]) {
   unsigned count = 0;
   const struct trouble *sink = pipeline->outputs ? outputs_trouble(pipeline->outputs) : NULL;
   const struct trouble *source = pipeline->inputs ? inputs_trouble(pipeline->inputs) : NULL;
@@ -197,7 +213,7 @@ unsigned pipeline_troubles(const struct pipeline *pipeline, struct pipeline_trou
     troubles[count++] = (struct pipeline_trouble){HEALTH_SOURCE, source};
   }
   if (pipeline->silence.count > 0) {
-    troubles[count++] = (struct pipeline_trouble){HEALTH_SILENT, &pipeline->silence};
+    troubles[count++] = (struct pipeline_trouble){HEALTH_SILENT, pipeline_silence(pipeline)};
   }
   if (sink && sink->count > 0) {
     troubles[count++] = (struct pipeline_trouble){HEALTH_SINK, sink};

@@ -190,12 +190,34 @@ static json_t *model_document(const struct pipeline_snapshot *snapshot) {
                    instances, "batches", batches);
 }
 
-static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const struct config_pipeline *config) {
+/* What all views show as the state: why the pipeline does not do its job, or its own state. */
+static const char *shown_state(const struct health *health, const struct pipeline_snapshot *snapshot) {
+  const struct health_item *item = health ? health_find(health, snapshot->name) : NULL;
+  return item ? health_reason_names[item->reason] : pipeline_state_names[snapshot->state];
+}
+
+/* What all views show as the last error: health's reason, an error that is none of those, or a client that was turned away
+ * while no producer is there. */
+static const char *last_error(const struct health *health, const struct pipeline_snapshot *snapshot) {
+  const struct trouble *troubles[] = {snapshot->trouble, snapshot->source_trouble, snapshot->sink_trouble};
+  const struct health_item *item = health ? health_find(health, snapshot->name) : NULL;
+  const char *text = item ? item->why : "";
+  for (size_t i = 0; i < sizeof troubles / sizeof *troubles && !text[0]; i++) {
+    text = troubles[i] && troubles[i]->count > 0 ? troubles[i]->text : "";
+  }
+  bool is_refused = snapshot->sessions == 0 && snapshot->refusal.at > snapshot->last_in;
+  return text[0] ? text : is_refused ? snapshot->refusal.text : "";
+}
+
+static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const struct config_pipeline *config,
+                                 const struct health *health) {
   json_t *document =
       json_pack("{s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:{s:s, s:s}}", "state", pipeline_state_names[snapshot->state], "waiting",
                 waiting_names[snapshot->waiting], "sessions", (int)snapshot->sessions, "clients", (int)snapshot->clients,
                 "readers", (int)snapshot->readers, "missed", count(snapshot->missed), "refused", count(snapshot->refused),
                 "formats", "input", snapshot->input, "output", snapshot->output);
+  document = with(document, "condition", json_string(shown_state(health, snapshot)));
+  document = with(document, "last_error", answer_string(last_error(health, snapshot)));
   document = with(document, "devices", numbers_document(snapshot->devices));
   document = with(document, "not_read", json_boolean(snapshot->not_read));
   bool waits = snapshot->waits_for && snapshot->waits_for[0];
@@ -292,13 +314,6 @@ json_t *health_document(const struct health *health, bool live_only) {
   return document;
 }
 
-static json_t *current_health(const struct status_ops *ops) {
-  struct health *health = ops->health(ops->server);
-  json_t *document = health ? health_document(health, false) : NULL;
-  free(health);
-  return document;
-}
-
 static json_t *usage_document(const struct status_ops *ops) {
   struct usage usage;
   ops->usage(ops->server, &usage);
@@ -376,16 +391,21 @@ json_t *status_document(const struct status_ops *ops, const struct viewer *viewe
   struct server_view view;
   ops->read(ops->server, &view);
   json_t *pipelines = json_object(), *hidden = json_object();
+  struct health *health = ops->health(ops->server);
   for (unsigned i = 0; i < view.pipeline_count; i++) {
     struct pipeline *pipeline = ops->pipeline(ops->server, i);
     memset(snapshot, 0, sizeof *snapshot);
     pipeline_snapshot(pipeline, snapshot);
     if (viewer && !viewer_sees(viewer, pipeline_config(pipeline))) {
-      hidden = with(hidden, snapshot->name, json_pack("{s:s}", "state", pipeline_state_names[snapshot->state]));
+      hidden = with(
+          hidden, snapshot->name,
+          json_pack("{s:s, s:s}", "state", pipeline_state_names[snapshot->state], "condition", shown_state(health, snapshot)));
       continue;
     }
-    pipelines = with(pipelines, snapshot->name, pipeline_document(snapshot, find_config(view.config, snapshot->name)));
+    pipelines = with(pipelines, snapshot->name, pipeline_document(snapshot, find_config(view.config, snapshot->name), health));
   }
+  json_t *judged = health ? health_document(health, false) : NULL;
+  free(health);
   free(snapshot);
   json_t *lacks = json_array();
   add_lack(lacks, view.lacks.shares);
@@ -397,7 +417,7 @@ json_t *status_document(const struct status_ops *ops, const struct viewer *viewe
       devices_document(ops, view.device_count), "lacks", lacks, "lanes", (int)view.lanes, "stopping", view.stopping,
       "http_refused", http_refused, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "refused",
       view.reload_refusal ? answer_string(view.reload_refusal) : json_null(), "handovers", handovers_document(&view), "health",
-      current_health(ops), "usage", usage_document(ops), "pipelines", pipelines, "hidden", hidden);
+      judged, "usage", usage_document(ops), "pipelines", pipelines, "hidden", hidden);
 }
 
 static json_t *with_interval(json_t *document, const struct past_sample *from, const struct past_sample *to, int64_t now) {

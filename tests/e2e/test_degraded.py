@@ -93,7 +93,13 @@ def test_a_source_that_is_silent_is_told_once_until_it_is_back(place):
     with Daemon(place, {"cam0": entry, "cam1": pipeline(FORMAT)}) as daemon:
         found = wait_degraded(daemon, "silent")
         assert found["text"].endswith("no producer is connected"), found
-        assert daemon.view()["silent"]["text"] == found["text"] and daemon.view()["last_in_age_s"] is None
+        view = daemon.view()
+        assert view["silent"]["text"] == view["last_error"] == found["text"] and view["last_in_age_s"] is None
+        assert view["condition"] == "silent" and daemon.view("cam1")["condition"] == "running"
+        done = subprocess.run([FRAMECTL, "-s", daemon.socket, "status"], capture_output=True, text=True, timeout=limit(20),
+                              env=environment(), check=True)
+        assert {line.split()[0]: line.split()[1] for line in done.stdout.splitlines() if line.startswith("cam") and
+                ":" not in line.split()[0]} == {"cam0": "silent", "cam1": "running"}, done.stdout
         with daemon.reader() as reader, daemon.producer() as producer:
             producer.send(whole(0, SIZE).tobytes())
             reader.frames(1, SIZE)
@@ -107,6 +113,25 @@ def test_a_source_that_is_silent_is_told_once_until_it_is_back(place):
         assert daemon.log.count("what `expect` of its source allows") == 2, daemon.log
         done = framectl_health(daemon)
         assert done.returncode == 2 and "\n  pipeline cam0: silent, for " in done.stdout, done
+
+
+def test_a_producer_that_was_turned_away_is_the_reason(place):
+    picture = {"pixels": "gray", "width": 64, "height": 64}
+    entry = pipeline(picture, source={"expect": f"{pace(1) * 1000:.0f}ms", "protocol": "y4m"})
+    idle = pipeline(picture, source={"protocol": "y4m"})
+    with Daemon(place, {"cam0": entry, "cam1": idle}) as daemon:
+        for name in ("cam0", "cam1"):
+            with daemon.producer(name) as producer:
+                producer.send(b"YUV4MPEG2 W32 H32 F25:1 Cmono\n")
+                wait_until(lambda: daemon.view(name)["last_refusal"], lambda: "it is turned away")
+        found = wait_degraded(daemon, "silent")
+        for _ in range(2):
+            view = daemon.view()
+            assert view["last_refusal"]["text"] in found["text"] and "no producer is connected" not in found["text"], found
+            assert found["text"] == view["last_error"] and found["remedy"] == view["last_refusal"]["remedy"], view
+            found = wait_degraded(daemon, "silent")
+        assert daemon.view("cam1")["last_error"] == daemon.view("cam1")["last_refusal"]["text"]
+        assert daemon.view("cam1")["condition"] == "running"
 
 
 def test_frames_that_are_held_up_behind_a_source_are_no_silence(place):

@@ -53,6 +53,7 @@ START_TEST(says_what_the_daemon_is) {
   ck_assert_str_eq(text_at(document, "devices/1/text"), "it is broken");
   ck_assert_uint_eq(json_array_size(at(document, "pipelines/cam0/devices")), 2);
   ck_assert_double_eq(number_at(json_array_get(at(document, "pipelines/cam0/connected"), 0), "device"), 1);
+  ck_assert_str_eq(text_at(document, "pipelines/cam0/condition"), "running");
   ck_assert_double_eq(number_at(document, "reloads/done"), 3);
   ck_assert_double_eq(number_at(document, "reloads/failed"), 1);
   ck_assert(json_is_false(at(document, "stopping")));

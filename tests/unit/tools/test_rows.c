@@ -8,11 +8,11 @@
 #include "tools/framectl/status/details.h"
 
 static const char document_text[] =
-    "{'health': {'degraded': [{'subject': 'device', 'name': 'cam2', 'reason': 'stuck'},"
-    "{'subject': 'pipeline', 'name': 'cam2', 'reason': 'silent'}]}, 'pipelines': {"
+    "{'pipelines': {"
     "'cam10': {'state': 'running', 'waiting': 'reader', 'last_in_age_s': 0.5, 'dropped_last_minute': {'late': 2, 'oldest': 10},"
     "'throughput': {'in_fps': 30, 'out_fps': 5}, 'latency_us': {'total': {'p99': 800, 'count': 9}}},"
-    "'cam2': {'state': 'running', 'waiting': 'nothing', 'last_in_age_s': 90, 'errors': {'pipeline': null, 'source': null,"
+    "'cam2': {'state': 'running', 'condition': 'silent', 'waiting': 'nothing', 'last_in_age_s': 90, 'errors': {'pipeline': "
+    "null, 'source': null,"
     "'sink': {'text': 'the disk is full'}}, 'throughput': {'in_fps': 60, 'out_fps': 1}},"
     "'cam1': {'state': 'paused', 'waiting': 'resume', 'last_in_age_s': null, 'dropped_last_minute': {'late': 3},"
     "'latency_us': {'total': {'p99': 900, 'count': 9}}}}}";

@@ -23,28 +23,18 @@ static const char *text_of(const json_t *object, const char *key) {
   return text ? text : "";
 }
 
-static const char *find_reason(const json_t *document, const char *name) {
-  size_t at;
-  const json_t *entry;
-  json_array_foreach(json_object_get(json_object_get(document, "health"), "degraded"), at, entry) {
-    if (strcmp(text_of(entry, "subject"), "pipeline") == 0 && strcmp(text_of(entry, "name"), name) == 0) {
-      return text_of(entry, "reason");
-    }
-  }
-  return "";
-}
-
+/* A daemon of before has only the errors of its parts. */
 static const char *find_error(json_t *pipeline) {
-  const char *where, *found = "";
+  const char *where, *found = text_of(pipeline, "last_error");
   json_t *error;
   json_object_foreach(json_object_get(pipeline, "errors"), where, error) { found = found[0] ? found : text_of(error, "text"); }
   return found;
 }
 
-static void fill(struct row *row, const char *name, json_t *pipeline, const json_t *document) {
+static void fill(struct row *row, const char *name, json_t *pipeline) {
   const char *fate;
   json_t *drops = json_object_get(pipeline, "dropped_last_minute"), *count;
-  *row = (struct row){.reason = find_reason(document, name), .error = find_error(pipeline), .drops = drops};
+  *row = (struct row){.error = find_error(pipeline), .drops = drops};
   view_pipeline(name, pipeline, &row->view);
   json_object_foreach(drops, fate, count) { row->dropped += (uint64_t)json_integer_value(count); }
 }
@@ -69,7 +59,7 @@ const char *row_text(const struct row *row, enum row_key key, char text[ROW_TEXT
   const struct pipeline_view *view = &row->view;
   switch (key) {
   case ROW_STATE:
-    return row->reason[0] ? row->reason : view->state;
+    return view->state;
   case ROW_IN:
     return text_rate(text, view->in_fps);
   case ROW_OUT:
@@ -119,8 +109,8 @@ static int compare(const void *one, const void *other, void *context) {
 }
 
 static bool is_wanted(const struct row *row, const char *filter) {
-  return strcasestr(row->view.name, filter) || strcasestr(row->view.state, filter) || strcasestr(row->reason, filter) ||
-         strcasestr(row->view.waiting, filter) || strcasestr(row->error, filter);
+  return strcasestr(row->view.name, filter) || strcasestr(row->view.state, filter) || strcasestr(row->view.waiting, filter) ||
+         strcasestr(row->error, filter);
 }
 
 bool rows_make(struct rows *rows, json_t *document, const struct row_order *order) {
@@ -133,7 +123,7 @@ bool rows_make(struct rows *rows, json_t *document, const struct row_order *orde
   }
   json_object_foreach(pipelines, name, pipeline) {
     struct row *row = &rows->items[rows->count];
-    fill(row, name, pipeline, document);
+    fill(row, name, pipeline);
     rows->count += is_wanted(row, order->filter);
     rows->all++;
   }

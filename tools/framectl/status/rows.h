@@ -17,9 +17,8 @@ extern const struct row_column row_columns[ROW_KEYS];
 
 struct row {
   struct pipeline_view view;
-  const char *reason; /* why the pipeline does not do its job, or "" */
-  const char *error;  /* the last one that is not mended, or "" */
-  uint64_t dropped;   /* in the last minute */
+  const char *error; /* the last one that is not mended, or "" */
+  uint64_t dropped;  /* in the last minute */
   const json_t *drops;
 };
 

@@ -135,7 +135,7 @@ static chtype colour_of(const struct row *row, enum row_key key, const struct hi
   const chtype bad = (chtype)COLOR_PAIR(PAIR_BAD), warning = (chtype)COLOR_PAIR(PAIR_WARNING);
   switch (key) {
   case ROW_STATE:
-    return row->reason[0] ? bad : pair_of_state(row->view.state);
+    return row->view.is_degraded ? bad : pair_of_state(row->view.state);
   case ROW_AGE:
     return row->view.is_silent ? bad : A_NORMAL;
   case ROW_DROPPED:

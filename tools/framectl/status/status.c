@@ -12,11 +12,12 @@
 
 static bool report_no_memory(struct problem *problem) { return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory"); }
 
-static enum text_colour colour_of_state(const char *state) {
+static enum text_colour colour_of_state(const struct pipeline_view *view) {
+  const char *state = view->state;
   if (strcmp(state, "running") == 0) {
     return COLOUR_GREEN;
   }
-  return strcmp(state, "stopped") == 0 || strcmp(state, "failed") == 0 ? COLOUR_RED : COLOUR_YELLOW;
+  return view->is_degraded || strcmp(state, "stopped") == 0 || strcmp(state, "failed") == 0 ? COLOUR_RED : COLOUR_YELLOW;
 }
 
 /* "late 1, unread 20", or "-". */
@@ -90,7 +91,7 @@ static void add_row(struct table *table, const struct pipeline_view *view) {
   char text[TEXT_ROOM], drops[256];
   const struct latency_view *total = &view->latency[STEP_TOTAL];
   table_cell(table, COLOUR_BOLD, "%s", view->name);
-  table_cell(table, colour_of_state(view->state), "%s", view->state);
+  table_cell(table, colour_of_state(view), "%s", view->state);
   table_cell(table, COLOUR_NONE, "%s", strcmp(view->waiting, "nothing") == 0 ? "-" : view->waiting);
   table_cell(table, COLOUR_NONE, "%llu", (unsigned long long)view->fates[FATE_EMITTED]);
   table_cell(table, COLOUR_NONE, "%s", text_rate(text, view->in_fps));
@@ -182,9 +183,9 @@ static void print_pipeline(FILE *out, const struct pipeline_view *view, bool col
   fprintf(out, "%s", view->name);
   text_colour_end(out, COLOUR_BOLD, colour);
   fprintf(out, ": ");
-  text_colour_begin(out, colour_of_state(view->state), colour);
+  text_colour_begin(out, colour_of_state(view), colour);
   fprintf(out, "%s", view->state);
-  text_colour_end(out, colour_of_state(view->state), colour);
+  text_colour_end(out, colour_of_state(view), colour);
   print_waiting(out, view);
   print_end(out, "source", &view->source);
   print_end(out, "sink", &view->sink);

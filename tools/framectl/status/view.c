@@ -153,9 +153,11 @@ static struct model_view view_model(const json_t *model) {
 void view_pipeline(const char *name, const json_t *document, struct pipeline_view *view) {
   const json_t *formats = json_object_get(document, "formats"), *throughput = json_object_get(document, "throughput");
   *view = (struct pipeline_view){.name = name,
-                                 .state = text_of(document, "state"),
+                                 .state = text_of(document, json_object_get(document, "condition") ? "condition" : "state"),
                                  .waiting = text_of(document, "waiting"),
                                  .slots = count_of(document, "slots"),
+                                 .is_degraded = json_object_get(document, "condition") &&
+                                                strcmp(text_of(document, "condition"), text_of(document, "state")) != 0,
                                  .is_silent = json_is_object(json_object_get(document, "silent")),
                                  .graph = json_is_true(json_object_get(document, "graph")),
                                  .copies_by_kernel = strcmp(text_of(document, "copies"), "kernel") == 0,

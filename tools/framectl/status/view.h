@@ -48,7 +48,9 @@ struct model_view {
 };
 
 struct pipeline_view {
-  const char *name, *state, *waiting;
+  const char *name, *waiting;
+  const char *state; /* or why it does not do its job: what health says */
+  bool is_degraded;
   uint64_t slots, sessions, clients, readers, missed, refused;
   bool not_read;  /* a client that gets its results on the connection of its frames does not take them */
   bool is_silent; /* no frame comes, and one should */
