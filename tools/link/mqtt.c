@@ -289,15 +289,14 @@ static int patience_ms(const struct link *link, int64_t until) {
   return latest > now ? (int)((latest - now + MS - 1) / MS) : 0;
 }
 
-static void turn_broker(struct link *link, int wait_ms, struct pollfd *others, nfds_t count) {
+/* The first of `polls` is the broker's. */
+static void turn_broker(struct link *link, struct pollfd *polls, nfds_t count, int wait_ms) {
   struct mqtt *mqtt = link->state;
-  struct pollfd polls[3] = {{.fd = -1}};
+  polls[0] = (struct pollfd){.fd = -1};
   if (!mqtt->seeks) {
     mqtt_client_arm(&mqtt->client, &polls[0]);
   }
-  memcpy(polls + 1, others, count * sizeof *others);
-  poll(polls, count + 1, wait_ms);
-  memcpy(others, polls + 1, count * sizeof *others);
+  poll(polls, count, wait_ms);
   if (!mqtt->seeks && !mqtt_client_turn(&mqtt->client, &polls[0])) {
     lose_broker(link);
   }
@@ -305,21 +304,22 @@ static void turn_broker(struct link *link, int wait_ms, struct pollfd *others, n
 
 static void wait_and_move(struct link *link, int64_t until) {
   struct mqtt *mqtt = link->state;
-  struct pollfd polls[2] = {{.fd = mqtt->lines.fd, .events = POLLIN}, {.fd = link->stop, .events = POLLIN}};
-  turn_broker(link, mqtt->seeks ? SEEKING_MS : patience_ms(link, until), polls, 2);
-  if (polls[0].revents != 0) {
+  struct pollfd polls[3] = {[1] = {.fd = mqtt->lines.fd, .events = POLLIN}, [2] = {.fd = link->stop, .events = POLLIN}};
+  turn_broker(link, polls, 3, mqtt->seeks ? SEEKING_MS : patience_ms(link, until));
+  if (polls[1].revents != 0) {
     read_lines(link, link_clock());
   }
-  link->stopping = polls[1].revents != 0;
+  link->stopping = polls[2].revents != 0;
 }
 
 /* The pipeline was removed here. Another box that has it says so once it hears that it is offline; if none does, the device
  * goes from Home Assistant, and nothing stays at the broker. */
 static void tell_gone(struct link *link) {
   struct mqtt *mqtt = link->state;
+  struct pollfd broker;
   int64_t end = link_clock() + OBJECTION;
   for (int64_t now = link_clock(); now < end && !mqtt->elsewhere && mqtt->client.library; now = link_clock()) {
-    turn_broker(link, (int)((end - now) / MS) + 1, NULL, 0);
+    turn_broker(link, &broker, 1, (int)((end - now) / MS) + 1);
   }
   if (mqtt->client.library && !mqtt->elsewhere) {
     publish(link, mqtt->device, "", true);
