@@ -338,6 +338,8 @@ def test_a_check_says_that_pipelines_are_asked_for_and_names_the_old_form(place)
     ("{server: nats://a}", "1:16: 'nats://a' is not the address of a broker"),
     ("{server: 'mqtt://a:99999'}", "is not the address of a broker"),
     ("{server: 'mqtt://me:word@a'}", "is not the address of a broker"),
+    ("{server: mqtt://a, password: a}", "1:26: 'password' needs 'user'"),
+    ("{server: mqtt://a, tls: {ca: a}}", "1:26: 'tls' needs a server with TLS"),
     ("{}", "'mqtt' needs 'server'"),
 ])
 def test_a_mistake_in_mqtt_has_its_place(place, mqtt, text):

@@ -242,7 +242,14 @@ static char *address_beside(const char *server) {
 /* Without a server, mqtt is that of NATS, as it was before there were others. */
 static void finish_mqtt(struct reader *reader, struct settings *settings, const struct node *node) {
   const struct node *server = node_find(node, "server");
+  const struct node *password = node_find(node, "password"), *tls = node_find(node, "tls");
   struct mqtt_address address;
+  if (password && !settings->mqtt_user) {
+    config_errors_add(reader->errors, password->name_at, "name the user: mqtt: {user: framed, …}", "'password' needs 'user'");
+  }
+  if (tls && settings->mqtt_server && strncmp(settings->mqtt_server, "mqtts:", 6) != 0) {
+    config_errors_add(reader->errors, tls->name_at, "write server: mqtts://HOST:8883", "'tls' needs a server with TLS");
+  }
   if (!mqtt_client_is_built()) {
     config_errors_add(reader->errors, node->name_at, "install libmosquitto-dev before building, or remove 'mqtt'",
                       "this framed-link is built without MQTT");
