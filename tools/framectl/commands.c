@@ -9,6 +9,7 @@
 
 #include "tools/framectl/command.h"
 #include "tools/framectl/common/daemon.h"
+#include "tools/framectl/common/text.h"
 
 bool command_metrics(const struct invocation *invocation, struct problem *problem) {
   char *text = daemon_text(invocation->socket, "/metrics", DAEMON_PATIENCE_MS, problem);
@@ -29,7 +30,7 @@ static bool give_command(const struct invocation *invocation, const char *comman
     return false;
   }
   if (invocation->json) {
-    json_dumpf(answer, stdout, JSON_INDENT(2));
+    json_dumpf(answer, stdout, TEXT_JSON);
     putchar('\n');
   } else {
     const char *text = json_is_true(json_object_get(answer, "same")) ? same : done;

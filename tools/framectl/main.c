@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "config/suggest.h"
+#include "tools/framectl/common/text.h"
 #include "tools/framectl/table.h"
 
 struct command_line {
@@ -242,7 +243,7 @@ static void print_problem(const struct problem *problem, bool json) {
     return;
   }
   json_t *document = json_pack("{s:o, s:o}", "error", json_of(text), "remedy", json_of(problem->remedy ? problem->remedy : ""));
-  json_dumpf(document, stdout, JSON_INDENT(2));
+  json_dumpf(document, stdout, TEXT_JSON);
   putchar('\n');
   json_decref(document);
 }

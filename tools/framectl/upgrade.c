@@ -92,7 +92,7 @@ static void print(const struct before *before, const struct daemon_view *view, c
   if (json) {
     json_t *document = json_pack("{s:b, s:s, s:s, s:s, s:f}", "ok", 1, "program", program, "version", view->version,
                                  "version_before", before->version, "gap_ms", view->handovers.gap_ms);
-    json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    json_dumpf(document, stdout, TEXT_JSON);
     putchar('\n');
     json_decref(document);
     return;

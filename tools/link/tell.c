@@ -22,7 +22,7 @@ static char *make_word(struct link *link, bool gone) {
                                  standing->connected, "warns", standing->warns, "since_s",
                                  (double)(link_clock() - standing->since) / 1e9, "expires_s", gone ? 0 : HOLDS_S,
                                  "unacknowledged", (int)atomic_load(&link->in_flight), "error", standing->error);
-    word = document ? json_dumps(document, JSON_COMPACT) : NULL;
+    word = document ? json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(document);
   }
   pthread_mutex_unlock(&standing->lock);

@@ -116,6 +116,28 @@ START_TEST(refusals_keep_their_remedy) {
 }
 END_TEST
 
+/* Escape sequences, also as UTF-8 and in names, and the end of a line. */
+START_TEST(control_characters_of_a_daemon_are_escaped) {
+  start("HTTP/1.1 200 OK\r\n\r\n{\"a\\u001b[2J\": [{\"b\": \"\\u009b1m\\u007fx\\n\u00e4\"}], \"n\": 0.079}");
+  json_t *document = daemon_command(path, NULL, "reload", -1, &problem);
+  finish();
+  char *text = json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(12));
+  ck_assert_str_eq(text, "{\"a\\\\x1b[2J\":[{\"b\":\"\\\\x9b1m\\\\x7fx\\\\x0a\u00e4\"}],\"n\":0.079}");
+  free(text);
+  json_decref(document);
+  start("HTTP/1.1 200 OK\r\n\r\na: \033[2J\nb: 1\n");
+  text = daemon_text(path, "/v1/config", 10000, &problem);
+  finish();
+  ck_assert_str_eq(text, "a: \\x1b[2J\nb: 1\n");
+  free(text);
+  start("HTTP/1.1 400 Bad Request\r\n\r\n{\"error\": \"\\u001b]0;x\\u0007\", \"remedy\": \"\\r\"}");
+  ck_assert_ptr_null(daemon_command(path, NULL, "reload", -1, &problem));
+  finish();
+  ck_assert_str_eq(problem.text, "\\x1b]0;x\\x07");
+  ck_assert_str_eq(problem.remedy, "\\x0d");
+}
+END_TEST
+
 START_TEST(names_that_cannot_be_are_not_asked_for) {
   static const char *const names[] = {
       "", "a/b", "a b", "a\r\nb", "%41", "..?", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
@@ -264,6 +286,7 @@ Suite *daemon_suite(void) {
   tcase_add_test(cases, status_is_parsed);
   tcase_add_test(cases, commands_are_posts);
   tcase_add_test(cases, refusals_keep_their_remedy);
+  tcase_add_test(cases, control_characters_of_a_daemon_are_escaped);
   tcase_add_test(cases, names_that_cannot_be_are_not_asked_for);
   tcase_add_loop_test(cases, whatever_is_not_framed_is_not_believed, 0, sizeof strangers / sizeof strangers[0]);
   tcase_add_test(cases, nobody_there);

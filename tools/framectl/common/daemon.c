@@ -2,16 +2,65 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "tools/framectl/common/http.h"
 #include "tools/framectl/common/progress.h"
+#include "tools/framectl/common/text.h"
+
+static json_t *make_safe(json_t *value);
+
+static json_t *make_safe_object(json_t *object) {
+  json_t *safe = json_object(), *value;
+  const char *key;
+  json_object_foreach(object, key, value) {
+    char *name = text_safe(key, false);
+    if (!name || json_object_set_new(safe, name, make_safe(value)) != 0) {
+      json_decref(safe);
+      safe = NULL;
+    }
+    free(name);
+  }
+  return safe;
+}
+
+static json_t *make_safe_array(json_t *array) {
+  json_t *safe = json_array(), *value;
+  size_t at;
+  json_array_foreach(array, at, value) {
+    if (json_array_append_new(safe, make_safe(value)) != 0) {
+      json_decref(safe);
+      safe = NULL;
+    }
+  }
+  return safe;
+}
+
+/* A copy whose names and texts may be printed, whatever the daemon sends: no command has to think of it. NULL: no memory. */
+static json_t *make_safe(json_t *value) {
+  if (json_is_object(value)) {
+    return make_safe_object(value);
+  }
+  if (json_is_array(value)) {
+    return make_safe_array(value);
+  }
+  if (!json_is_string(value)) {
+    return json_incref(value);
+  }
+  char *text = text_safe(json_string_value(value), false);
+  json_t *safe = text ? json_string(text) : NULL;
+  free(text);
+  return safe;
+}
 
 static json_t *parse(const struct question *question, const struct reply *reply, struct problem *problem) {
   json_error_t error;
-  json_t *document = json_loadb(reply->body ? reply->body : "", reply->length, 0, &error);
+  json_t *sent = json_loadb(reply->body ? reply->body : "", reply->length, 0, &error);
+  json_t *document = sent ? make_safe(sent) : NULL;
+  json_decref(sent);
   if (!document) {
     problem_set(problem, EXIT_STATUS_NO_DAEMON, "is it framed's status socket?", "what answers at %s is not framed",
                 question->socket);
@@ -50,7 +99,7 @@ char *daemon_text(const char *socket, const char *path, int timeout_ms, struct p
   struct reply reply = {0};
   char *text = NULL;
   if (ask(&question, &reply, problem)) {
-    text = strdup(reply.body ? reply.body : "");
+    text = text_safe(reply.body ? reply.body : "", true);
   }
   reply_clear(&reply);
   return text;

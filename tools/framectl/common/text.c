@@ -82,6 +82,30 @@ void text_colour_end(FILE *out, enum text_colour colour, bool wanted) {
   }
 }
 
+/* C0, DEL and, as UTF-8 has them, C1. Returns the bytes of the character that stands there; 0: it is none of those. */
+static size_t control_bytes(const unsigned char *at, bool keeps_lines) {
+  bool is_c0 = (*at < 0x20 || *at == 0x7f) && !(keeps_lines && *at == '\n');
+  return is_c0 ? 1 : at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f ? 2 : 0;
+}
+
+char *text_safe(const char *text, bool keeps_lines) {
+  const unsigned char *at = (const unsigned char *)text;
+  char *safe = malloc(4 * strlen(text) + 1), *end = safe;
+  while (safe && *at) {
+    size_t bytes = control_bytes(at, keeps_lines);
+    if (bytes > 0) {
+      end += snprintf(end, 5, "\\x%02x", at[bytes - 1]);
+    } else {
+      *end++ = (char)*at;
+    }
+    at += bytes > 0 ? bytes : 1;
+  }
+  if (safe) {
+    *end = '\0';
+  }
+  return safe;
+}
+
 /* -- tables -------------------------------------------------------------------------------------------------------- */
 
 enum { MAX_COLUMNS = 32 };

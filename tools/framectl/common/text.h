@@ -8,6 +8,9 @@
 #include <stdio.h>
 
 enum { TEXT_ROOM = 64 };
+/* How JSON is printed by every command: 0.079, and not 0.079000000000000001. */
+#define TEXT_JSON_COMPACT (JSON_COMPACT | JSON_REAL_PRECISION(12))
+#define TEXT_JSON         (JSON_INDENT(2) | JSON_REAL_PRECISION(12))
 
 /* Each writes into `text` and returns it. */
 const char *text_duration(char text[TEXT_ROOM], double microseconds); /* "310 us", "1.20 ms", "2.10 s" */
@@ -15,6 +18,10 @@ const char *text_bytes(char text[TEXT_ROOM], double bytes);           /* "18.4 M
 const char *text_rate(char text[TEXT_ROOM], double per_second);       /* "59.9", "2310", "86.1k" */
 const char *text_uptime(char text[TEXT_ROOM], double seconds);        /* "3 min 12 s" */
 const char *text_age(char text[TEXT_ROOM], double seconds);           /* "0.3 s", "3 min 12 s"; less than 0: "-" */
+
+/* Text of another process that no terminal can take for a command: control characters become "\x1b", unless `keeps_lines` keeps
+ * the ends of lines. To free; NULL: no memory. */
+char *text_safe(const char *text, bool keeps_lines);
 
 /* -- tables: cells are collected row by row, then printed with columns as wide as they need --------------------- */
 

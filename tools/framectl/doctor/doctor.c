@@ -228,7 +228,7 @@ static bool print_json(struct examination *examination) {
   }
   json_t *document =
       json_pack("{s:o, s:o, s:i}", "pipelines", pipelines, "machine", machine, "left_out", (int)examination->findings.left_out);
-  bool fine = document && json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) == 0;
+  bool fine = document && json_dumpf(document, stdout, TEXT_JSON) == 0;
   putchar('\n');
   json_decref(document);
   return fine;

@@ -216,7 +216,7 @@ bool plan_report_json(FILE *out, const struct plan_request *request) {
     json_object_set_new(document, "pipeline", json_string(request->measured));
     json_object_set_new(document, "pipeline_bound_by", json_string(request->bound_by));
   }
-  bool fine = document && json_dumpf(document, out, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) == 0;
+  bool fine = document && json_dumpf(document, out, TEXT_JSON) == 0;
   fputc('\n', out);
   json_decref(document);
   return fine;

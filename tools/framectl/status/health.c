@@ -61,7 +61,7 @@ bool command_health(const struct invocation *invocation, struct problem *problem
     return false;
   }
   if (invocation->json) {
-    json_dumpf(document, stdout, JSON_INDENT(2));
+    json_dumpf(document, stdout, TEXT_JSON);
     putchar('\n');
   } else {
     print(document, invocation->colour);

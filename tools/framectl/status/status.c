@@ -318,7 +318,7 @@ static bool print_json(json_t *document, const char *name, struct problem *probl
     return false;
   }
   json_t *part = name ? json_object_get(json_object_get(document, "pipelines"), name) : document;
-  json_dumpf(part, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+  json_dumpf(part, stdout, TEXT_JSON);
   putchar('\n');
   return true;
 }

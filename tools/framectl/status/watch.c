@@ -12,6 +12,7 @@
 #include "tools/framectl/command.h"
 #include "tools/framectl/common/daemon.h"
 #include "tools/framectl/common/interrupt.h"
+#include "tools/framectl/common/text.h"
 
 enum { LOOK_MS = 1000, PATIENCE_MS = 3000 };
 
@@ -72,7 +73,7 @@ static void print_change(const struct change *change, bool as_json) {
   if (as_json) {
     json_t *line = json_pack("{s:s, s:s, s:s, s:O, s:O, s:O}", "time", now, "state", change->state, "why", change->why, "began",
                              change->began, "ended", change->ended, "degraded", change->reasons);
-    json_dumpf(line, stdout, JSON_COMPACT);
+    json_dumpf(line, stdout, TEXT_JSON_COMPACT);
     json_decref(line);
   } else {
     printf("%s %s%s%s", now, change->state, change->why[0] ? ": " : "", change->why);
