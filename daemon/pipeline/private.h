@@ -91,9 +91,9 @@ struct inputs {
   session_listener *listen; /* hears of sessions; */
   void *context;            /* what it is told with it */
   struct refusals refusals;
-  struct trouble trouble;
-  bool for_readers;    /* of the hold in force, */
-  bool leaves_partial; /* and frames that have begun may stay */
+  struct trouble trouble, memory; /* of its socket or file; of seats without memory: neither's end is the other's */
+  bool for_readers;               /* of the hold in force, */
+  bool leaves_partial;            /* and frames that have begun may stay */
   bool closed, ended;
   bool stops;     /* the sessions were told to stop */
   bool continues; /* they were handed over by the process before this one */
