@@ -222,6 +222,7 @@ void outputs_end_file(struct outputs *outputs);
 void outputs_sweep(struct outputs *outputs);
 /* The disk has refused a result, or takes them again. Old segments make room as long as it is full, if they may. */
 void outputs_note_full(struct outputs *outputs, bool is_full);
+void outputs_make_room(struct outputs *outputs);
 
 /* Gives a worker something to do with the file; ends with outputs_end_job() in `done`. The outputs stop after it. */
 void outputs_begin_job(struct outputs *outputs, loop_callback *run, loop_callback *done);
