@@ -426,14 +426,16 @@ build/lint/%.script: %
 lint-stamps: SHELL := /bin/bash
 
 # -- the demonstration ------------------------------------------------------------------------------------------------
+# Whoever says nothing of -j gets all processors.
+parallel = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
 demo: ## sets up, builds, and runs a video through the daemon
 	@tools/setup.sh build demo
-	@+$(MAKE) --no-print-directory programs
+	@+$(MAKE) --no-print-directory $(parallel) programs
 	@tools/demo/demo.sh
 
 demo-model: ## sets up, builds, and has a model find characters in a video; ./demo-model.png shows them (fetches 95 MB, once)
 	@tools/setup.sh build model
-	@+$(MAKE) --no-print-directory programs
+	@+$(MAKE) --no-print-directory $(parallel) programs
 	@tools/demo/demo-model.sh
 
 # -- measuring --------------------------------------------------------------------------------------------------------

@@ -32,12 +32,11 @@ static void on_closed(uv_handle_t *handle) { free(handle); }
 
 /* libuv 1.45 to 1.48 (Ubuntu 24.04) reads and writes files by io_uring. A request then needs no thread of the pool, whose
  * threads we count, and a stuck disk is not noticed. The kernel also starts a thread for each loop that polls for requests. */
-#define RINGS "UV_USE_IO_URING"
-
 int loop_init(uv_loop_t *loop) {
-  const char *set = getenv(RINGS);
-  if ((!set || strcmp(set, "0") != 0) && setenv(RINGS, "0", 1) != 0) {
-    return UV_ENOMEM;
+  static char without_rings[] = "UV_USE_IO_URING=0";
+  const char *set = getenv("UV_USE_IO_URING");
+  if (!set || strcmp(set, "0") != 0) {
+    putenv(without_rings); /* without memory libuv does as usual */
   }
   return uv_loop_init(loop);
 }

@@ -98,15 +98,19 @@ steps_of() { # SYSTEM
   done
 }
 
-# The line of one system, from what the steps inside noted: facts, and each step with how it ended.
+noted() { # KIND SYSTEM: what the steps inside noted of it, with commas
+  sed -n "s/^$1 //p" "$folder/$2.notes" | awk '{ printf "%s%s", (NR > 1 ? ", " : ""), $0 }'
+}
+
+# The line of one system: facts, and each step with how it ended.
 say() { # SYSTEM SECONDS
-  local notes=$folder/$1.notes facts passed failed
-  facts=$(sed -n 's/^fact //p' "$notes" | paste -sd, | sed 's/,/, /g')
-  passed=$(sed -n 's/^passed //p' "$notes" | paste -sd, | sed 's/,/, /g')
-  failed=$(sed -n 's/^failed //p' "$notes" | paste -sd, | sed 's/,/, /g')
-  [ -z "$(steps_of "$1" | grep -vxFf <(sed -n 's/^\(passed\|failed\) \([a-z]*\).*/\2/p' "$notes"))" ] || failed="${failed:+$failed, }it ended early"
+  local facts passed failed step
+  facts=$(noted fact "$1") passed=$(noted passed "$1") failed=$(noted failed "$1")
+  for step in $(steps_of "$1"); do
+    grep -qE "^(passed|failed) $step" "$folder/$1.notes" || failed="${failed:+$failed, }$step (not run)"
+  done
   echo "$1: ${facts:-no system}: ${passed:+passed: $passed; }${failed:+FAILED: $failed, see build/systems/$1.log; }$2 s"
-  [ -z "$failed" ]
+  [ -z "$failed" ] && [ -n "$passed" ]
 }
 
 # In the background, so that a signal to this script is handled at once.

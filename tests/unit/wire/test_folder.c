@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/unit/runner.h"
@@ -25,6 +26,7 @@ static const char *at(const char *name) {
 }
 
 static void make_top(void) {
+  umask(022); /* an ordinary user's may be 002, and a folder that a group may write to is not guarded */
   snprintf(top, sizeof top, "/tmp/framed-unit-XXXXXX");
   ck_assert_ptr_nonnull(mkdtemp(top));
   ck_assert_int_eq(mkdir(at("there"), 0755), 0);
