@@ -368,4 +368,6 @@ unsigned inputs_producers(const struct inputs *inputs) {
 
 const struct refusals *inputs_refusals(const struct inputs *inputs) { return &inputs->refusals; }
 
-const struct trouble *inputs_trouble(const struct inputs *inputs) { return &inputs->trouble; }
+const struct trouble *inputs_trouble(const struct inputs *inputs) {
+  return inputs->trouble.count > 0 ? &inputs->trouble : &inputs->memory;
+}

@@ -222,10 +222,10 @@ void inputs_on_renewed(void *context, struct producer *producer) {
     return;
   }
   if (seats_left(inputs) == 0) {
-    trouble_note(&inputs->trouble, clock_now(), "it is tried again: free memory, or lower `slots` or `clients`",
+    trouble_note(&inputs->memory, clock_now(), "it is tried again: free memory, or lower `slots` or `clients`",
                  "there is no memory for a producer: %s", producer->failure.text);
   } else if (!producer->lost) {
-    trouble_mend(&inputs->trouble);
+    trouble_mend(&inputs->memory);
   }
   for (unsigned i = 0; i < inputs->count && !inputs->closed; i++) {
     inputs_seat_next(inputs, &inputs->seats[i]); /* whoever waits may have waited for what this one gave up */

@@ -36,7 +36,7 @@ bool inputs_adopt(struct inputs *inputs, const struct inputs *address) {
   const struct inputs *left = inputs->left = image_left_at(address, IMAGE_INPUTS, sizeof *left);
   bool sound = left && (unsigned)left->endpoint.kind <= ENDPOINT_FIFO && IMAGE_IS_FLAG(left->ended) &&
                IMAGE_IS_FLAG(left->closed) && IMAGE_IS_FLAG(left->discards) && left->waiting_count <= MOST_WAITING &&
-               trouble_adopt(&inputs->trouble, &left->trouble);
+               trouble_adopt(&inputs->trouble, &left->trouble) && trouble_adopt(&inputs->memory, &left->memory);
   if (!sound) {
     return false;
   }

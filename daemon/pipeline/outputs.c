@@ -319,6 +319,9 @@ void outputs_on_event(struct outputs *outputs, const struct sink_event *event) {
       log_event(LOG_SINK_RECOVERED, name, "'%s' can be written again", path);
     }
     break;
+  case SINK_FULL:
+    outputs_make_room(outputs);
+    break;
   case SINK_STOPPED:
     break;
   }

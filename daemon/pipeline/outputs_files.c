@@ -210,18 +210,19 @@ void outputs_sweep(struct outputs *outputs) {
   }
 }
 
-/* Results are lost meanwhile, so this is not put off until a segment ends. */
-static void make_room(struct outputs *outputs) {
+/* Results wait or are lost meanwhile, so this is not put off until a segment ends. */
+void outputs_make_room(struct outputs *outputs) {
   const struct config_sink *sink = &outputs->config->sink;
-  if (outputs->file.is_full && sink_rotates(sink) && retention_makes_room(&sink->rotate) && !outputs->file.ends &&
-      !outputs->file.stop_wanted) {
+  if (sink_rotates(sink) && retention_makes_room(&sink->rotate) && !outputs->file.ends && !outputs->file.stop_wanted) {
     add_end(outputs, SEGMENT_FILES_NONE, true);
   }
 }
 
 void outputs_note_full(struct outputs *outputs, bool is_full) {
   outputs->file.is_full = is_full;
-  make_room(outputs);
+  if (is_full) {
+    outputs_make_room(outputs);
+  }
 }
 
 static void end_at_once(const struct outputs *outputs, struct segment_files *files) {
@@ -394,7 +395,9 @@ static void on_look(void *context) {
 
 void outputs_look(struct outputs *outputs) {
   struct file_work *file = &outputs->file;
-  make_room(outputs);
+  if (file->is_full) {
+    outputs_make_room(outputs);
+  }
   if (file->fd >= 0 && !file->busy && file->next.data < 0 && !file->stop_wanted) {
     file->busy = true;
     file->looks_at = file->fd;

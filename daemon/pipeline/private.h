@@ -91,9 +91,9 @@ struct inputs {
   session_listener *listen; /* hears of sessions; */
   void *context;            /* what it is told with it */
   struct refusals refusals;
-  struct trouble trouble;
-  bool for_readers;    /* of the hold in force, */
-  bool leaves_partial; /* and frames that have begun may stay */
+  struct trouble trouble, memory; /* of its socket or file; of seats without memory: neither's end is the other's */
+  bool for_readers;               /* of the hold in force, */
+  bool leaves_partial;            /* and frames that have begun may stay */
   bool closed, ended;
   bool stops;     /* the sessions were told to stop */
   bool continues; /* they were handed over by the process before this one */
@@ -222,6 +222,7 @@ void outputs_end_file(struct outputs *outputs);
 void outputs_sweep(struct outputs *outputs);
 /* The disk has refused a result, or takes them again. Old segments make room as long as it is full, if they may. */
 void outputs_note_full(struct outputs *outputs, bool is_full);
+void outputs_make_room(struct outputs *outputs);
 
 /* Gives a worker something to do with the file; ends with outputs_end_job() in `done`. The outputs stop after it. */
 void outputs_begin_job(struct outputs *outputs, loop_callback *run, loop_callback *done);

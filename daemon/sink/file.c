@@ -14,6 +14,9 @@
 
 #include "daemon/measure/clock.h"
 #include "daemon/sink/results.h"
+#include "daemon/sink/retention.h"
+
+#define ROOM_PATIENCE (3 * NS_PER_S) /* with a worker that removes old segments */
 
 static void write_more(struct sink *sink);
 static void lose(struct sink *sink, int error);
@@ -83,7 +86,8 @@ static void file_tick(struct runner *runner, int64_t now) {
   struct sink *sink = (struct sink *)runner;
   tell_trouble(sink);
   const struct reader *reader = sink->readers;
-  if (reader && reader->count > 0 && reader->until > 0 && now >= reader->until) {
+  bool is_due = reader && reader->count > 0 && reader->until > 0 && now >= reader->until;
+  if (is_due || (sink->room_until > 0 && !sink->writing)) {
     lane_schedule(runner);
   }
 }
@@ -218,6 +222,7 @@ static void finish_whole(struct sink *sink) {
   file_finish(sink, FATE_EMITTED);
   atomic_fetch_add_explicit(&sink->readers->emitted, 1, memory_order_relaxed);
   sink->failed = false;
+  sink->room_until = 0;
   tell_trouble(sink);
 }
 
@@ -291,8 +296,28 @@ static bool is_put_off(struct sink *sink, int error) {
   return true;
 }
 
+/* A result waits while old segments make room on a full disk: it is tried again with each tick. */
+static bool waits_for_room(struct sink *sink, int error) {
+  const int64_t now = clock_now();
+  if (!sink->makes_room || !retention_is_full(-error) || sink->readers->index < 0 || sink->stopping) {
+    return false;
+  }
+  sink->room_until = sink->room_until == 0 ? now + ROOM_PATIENCE : sink->room_until;
+  if (now >= sink->room_until) {
+    return false;
+  }
+  if (!atomic_exchange(&sink->room_posted, true)) {
+    sink->room_notice.event = (struct sink_event){.kind = SINK_FULL, .error = -error};
+    sink_post(sink, &sink->room_notice);
+  }
+  return true;
+}
+
 static void lose(struct sink *sink, int error) {
   set_writing(sink, false);
+  if (waits_for_room(sink, error)) {
+    return;
+  }
   if (!is_put_off(sink, error)) {
     finish_lost(sink, error);
   }
@@ -430,6 +455,10 @@ void sink_let_go(struct sink *sink) {
 
 /* The result under way is waited for, since its slot is being read; those behind it are released after it. */
 static void file_discard(struct sink *sink, enum fate fate, int64_t now) {
+  if (!sink->writing && sink->written > 0) { /* it waited for room */
+    sink->torn = true;
+    sink->written = 0;
+  }
   for (uint64_t at = sink->first + (sink->writing ? 1 : 0); at < sink->tail; at++) {
     if (sink_result(sink, at)->open) {
       result_settle(sink_result(sink, at), fate, now);

@@ -117,7 +117,9 @@ static void sink_deliver(struct message *message) {
   struct sink_notice *notice = (struct sink_notice *)message;
   struct sink *sink = notice->event.sink;
   struct sink_event event = notice->event; /* the receiver may free the reader or sink that the notice is embedded in */
-  if (notice == &sink->trouble_notice) {
+  if (notice == &sink->room_notice) {
+    atomic_store(&sink->room_posted, false);
+  } else if (notice == &sink->trouble_notice) {
     atomic_store(&sink->trouble_posted, false);
   }
   sink->listener(sink->context, &event);

@@ -174,9 +174,13 @@ struct sink {
   /* the file */
   struct sink_notice trouble_notice;
   atomic_bool trouble_posted;
-  int error;         /* of the last result that was lost */
-  bool failed, told; /* that results are lost, and whether the control loop knows */
-  char trouble[160]; /* why */
+  struct sink_notice room_notice;
+  atomic_bool room_posted;
+  bool makes_room;    /* a full disk loses old segments before it loses results, */
+  int64_t room_until; /* for which the one under way waits until then; 0: the disk was not full */
+  int error;          /* of the last result that was lost */
+  bool failed, told;  /* that results are lost, and whether the control loop knows */
+  char trouble[160];  /* why */
   bool writing;
   bool torn;              /* part of a result stands behind `position` */
   int64_t position;       /* where the next whole result begins, */

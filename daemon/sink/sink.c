@@ -12,6 +12,7 @@
 #include "daemon/base/formats.h"
 #include "daemon/frame/relay.h"
 #include "daemon/sink/results.h"
+#include "daemon/sink/retention.h"
 
 static bool sink_run_turn(struct runner *runner) {
   struct sink *sink = (struct sink *)runner;
@@ -36,6 +37,7 @@ static void sink_set_up(struct sink *sink, const struct sink_operations *operati
   sink->spin_ns = setup->config->completion != CONFIG_COMPLETION_CALLBACK ? setup->config->spin_for_ns : 0;
   sink->every_ns = setup->config->sink.rotate.every_ns;
   sink->most = setup->config->sink.rotate.size;
+  sink->makes_room = retention_makes_room(&setup->config->sink.rotate);
   enum config_protocol source = setup->config->source.protocol;
   bool replies = setup->config->sink.endpoint == CONFIG_REPLY;
   sink->speaks_native = sink->protocol == CONFIG_PROTOCOL_NATIVE || (replies && source == CONFIG_PROTOCOL_NATIVE) ||

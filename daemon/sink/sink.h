@@ -26,6 +26,7 @@ enum sink_event_kind {
   SINK_DETACHED,  /* a reader's descriptor is given back */
   SINK_FAILED,    /* the file cannot be written: results are lost until SINK_RECOVERED */
   SINK_RECOVERED, /* it can be written again */
+  SINK_FULL,      /* the disk of a segment is full, and a result waits for old ones to be removed */
   SINK_STOPPED    /* sink_stop() is done; sink_free() may follow */
 };
 

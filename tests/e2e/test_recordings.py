@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import pathlib
 import resource
 import shutil
 import signal
@@ -266,6 +267,30 @@ def test_an_upgrade_goes_on_with_the_segment(place):
             feed(daemon, producer, 5, 20)
     found = segments(place)
     assert numbers_of(found) == list(range(25)) and [len(entries) for _, _, entries in found] == [8, 8, 8, 1]
+
+
+@pytest.mark.plain  # a preloaded library and a sanitizer each replace the same calls
+def test_steps_of_the_clock_change_no_segment(place):
+    """A month forward removed all that `keep` had; an hour back before an upgrade made a segment an hour longer."""
+    library, ahead = place / "clock.so", place / "ahead"
+    source = pathlib.Path(__file__).with_name("harness") / "clock.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True, timeout=limit(30))
+    ahead.write_text("0")
+    env = {"LD_PRELOAD": str(library), "CLOCK_AHEAD": str(ahead)}
+    with Daemon(place, rotating(place, every="1s", keep="7d"), env=env) as daemon:
+        with daemon.producer() as producer:
+            for number, step in enumerate((0, 30 * 86400, -3600)):
+                feed(daemon, producer, 2 * number, 1)
+                ahead.write_text(str(step))
+                if step < 0:
+                    daemon.command("/v1/upgrade")
+                    wait_until(lambda: "took over" in daemon.log, lambda: daemon.log)
+                feed(daemon, producer, 2 * number + 1, 1)
+                wait_until(lambda: len(segments(place)) == number + 1, lambda: f"it is finished: {daemon.log}")
+    found = sorted(entry for _, _, entries in segments(place) for entry in [[entry[2] for entry in entries]])
+    assert found == [[0, 1], [2, 3], [4, 5]]
+    spans = [entries[-1][5] - entries[0][5] for _, _, entries in segments(place)]
+    assert all(0 <= span < 60 * 10**9 for span in spans), spans
 
 
 def upgrades(daemon):

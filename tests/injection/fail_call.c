@@ -157,6 +157,9 @@ FAILING(int, -1, chmod, "chmod", false, (const char *path, mode_t mode), (path, 
 FAILING(int, -1, fchmod, "fchmod", false, (int fd, mode_t mode), (fd, mode))
 FAILING(int, -1, execv, "execv", false, (const char *path, char *const arguments[]), (path, arguments))
 FAILING(int, -1, unlink, "unlink", false, (const char *path), (path))
+FAILING(int, -1, unlinkat, "unlink", false, (int folder, const char *path, int flags), (folder, path, flags))
+FAILING(int, -1, fstatat, "lstat", false, (int folder, const char *path, struct stat *status, int flags),
+        (folder, path, status, flags))
 FAILING(int, -1, flock, "flock", false, (int fd, int operation), (fd, operation))
 FAILING(int, -1, epoll_create1, "epoll_create1", true, (int flags), (flags))
 FAILING(int, -1, eventfd, "eventfd", true, (unsigned value, int flags), (value, flags))
