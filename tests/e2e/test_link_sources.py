@@ -44,6 +44,11 @@ def queue(nats, frames=()):
     put(nats, frames)
 
 
+def numbers_of(nats, count):
+    """Which frames of the queue have a result, by the names of the results."""
+    return {int(message.headers["Nats-Msg-Id"].split(":")[3]) for message in nats.messages("RESULTS", count)}
+
+
 def test_frames_of_a_queue_are_computed_once(place, server):
     with Daemon(place, {"cam0": entry(slots=4)}) as daemon, server.client() as nats:
         queue(nats, 200)
@@ -53,7 +58,9 @@ def test_frames_of_a_queue_are_computed_once(place, server):
             link.wait("it counts them", lambda view: view["acked_total"] == 200, "source")
         daemon.account(came=200, emitted=200)
         messages = nats.messages("RESULTS", 200)
-        assert [message.headers["Nats-Msg-Id"] for message in messages] == [f"cam0:FRAMES:{n}" for n in range(1, 201)]
+        names = [message.headers["Nats-Msg-Id"].split(":") for message in messages]
+        assert [(name[0], name[1], name[3]) for name in names] == [("cam0", "FRAMES", str(n)) for n in range(1, 201)]
+        assert len({name[2] for name in names}) == 1
         assert [message.data for message in messages] == [whole(number, SIZE).tobytes() for number in range(200)]
 
 
@@ -109,8 +116,7 @@ def test_frames_of_a_box_that_dies_are_computed_by_another(place, server):
             with Daemon(boxes[1], {"cam0": entry(slots=4)}) as daemon, Link(daemon, server, sources=source(), sinks=sink()):
                 wait_until(lambda: nats.stored("RESULTS") == 40, lambda: f"all are stored: {nats.state('FRAMES')}", 4.5)
                 wait_until(lambda: nats.stored("FRAMES") == 0, "the queue is empty")
-        names = {message.headers["Nats-Msg-Id"] for message in nats.messages("RESULTS", 40)}
-        assert names == {f"cam0:FRAMES:{number}" for number in range(1, 41)}
+        assert len(numbers_of(nats, 40)) == 40
 
 
 def test_a_frame_that_no_box_ends_is_a_dead_letter(place, server):
@@ -146,8 +152,8 @@ def test_a_queue_whose_server_is_killed_empties(place, server):
             with server.client() as nats:
                 wait_until(lambda: nats.stored("RESULTS") == 250, "all are stored", 30)
                 wait_until(lambda: nats.stored("FRAMES") == 0, lambda: f"the queue is empty: {nats.ask('CONSUMER.INFO.FRAMES.workers')}", 20)
-                names = {message.headers["Nats-Msg-Id"] for message in nats.messages("RESULTS", 250)}
-        assert names == {f"cam0:FRAMES:{number}" for number in range(1, 251)} and link.log.count("connected to the broker") == 4
+                numbers = numbers_of(nats, 250)
+        assert numbers == set(range(1, 251)) and link.log.count("connected to the broker") == 4
 
 
 def test_frames_of_a_daemon_that_dies_are_given_back_at_once(place, server):
@@ -217,8 +223,76 @@ def test_a_stream_and_a_consumer_that_are_gone_are_made_again(place, server):
         wait_until(lambda: nats.stored("RESULTS") == 1 and nats.stored("FRAMES") == 0, lambda: link.log, 40)
         nats.ask("CONSUMER.DELETE.FRAMES.workers")
         nats.put("frames.cam0", whole(1, SIZE).tobytes())
-        wait_until(lambda: nats.stored("RESULTS") == 2, lambda: link.log, 60)
-        daemon.account(came=2, emitted=2)
+        wait_until(lambda: nats.stored("RESULTS") == 2, lambda: link.log, 4)
+        wait_until(lambda: nats.stored("FRAMES") == 0, lambda: link.log)
+        for _ in range(2):  # the second stream's frames have numbers of the first one's
+            nats.ask("STREAM.DELETE.FRAMES")
+            wait_until(lambda: "its stream is gone" in link.log and is_there(nats, "CONSUMER.INFO.FRAMES.workers"), lambda: link.log, 20)
+            nats.put("frames.cam0", whole(2, SIZE).tobytes())
+            wait_until(lambda: nats.stored("FRAMES") == 0, lambda: link.log, 20)
+        daemon.account(came=4, emitted=4)
+        wait_until(lambda: nats.stored("RESULTS") == 4, lambda: f"none is a duplicate: {link.log}")
+
+
+def is_there(nats, what):
+    try:
+        return nats.ask(what)
+    except LookupError:
+        return None
+
+
+def give(nats, count):
+    """Takes frames from the queue as another box would, and never ends them."""
+    for _ in range(count):
+        nats.publish("$JS.API.CONSUMER.MSG.NEXT.FRAMES.workers", b"1", f"{nats.inbox}.given")
+        assert nats.next().reply.startswith("$JS.ACK.")
+
+
+def test_frames_that_are_gone_do_not_hold_up_a_queue(place, server):
+    """The first frame that waits is there, the next ones are gone: nobody will ever acknowledge them."""
+    with Daemon(place, {"cam0": entry(slots=4)}) as daemon, server.client() as nats:
+        nats.make_stream("FRAMES", ["frames.cam0"], retention="workqueue")
+        nats.ask("CONSUMER.DURABLE.CREATE.FRAMES.workers", {"stream_name": "FRAMES", "config": {
+            "durable_name": "workers", "ack_policy": "explicit", "filter_subject": "frames.cam0", "ack_wait": 600_000_000_000}})
+        put(nats, 3)
+        give(nats, 3)
+        with Link(daemon, server, sources=source(), sinks=sink()) as link:
+            link.wait_up("source")
+            for number in (2, 3):
+                nats.ask("STREAM.MSG.DELETE.FRAMES", {"seq": number})
+            wait_until(lambda: nats.ask("CONSUMER.INFO.FRAMES.workers")["num_ack_pending"] == 1,
+                       lambda: nats.ask("CONSUMER.INFO.FRAMES.workers"), 20)
+
+
+def test_frames_that_nobody_is_given_are_said(place, server):
+    with Daemon(place, {"cam0": entry(slots=4)}) as daemon, server.client() as nats:
+        nats.make_stream("FRAMES", ["frames.cam0"], retention="workqueue")
+        nats.ask("CONSUMER.DURABLE.CREATE.FRAMES.workers", {"stream_name": "FRAMES", "config": {
+            "durable_name": "workers", "ack_policy": "explicit", "max_deliver": 1, "ack_wait": 500_000_000}})
+        put(nats, 2)
+        give(nats, 2)
+        with Link(daemon, server, sources=source(), sinks=sink()) as link:
+            wait_until(lambda: "the queue holds 2 frames that nobody is given" in (links(daemon).get("source", {}).get("error") or ""),
+                       lambda: f"{nats.ask('CONSUMER.INFO.FRAMES.workers')}; {link.log}", 25)
+
+
+def test_streams_are_made_with_their_bounds(place, server):
+    bounds = {"most": "8MiB", "keep": "1h"}
+    with Daemon(place, {"cam0": entry()}) as daemon, server.client() as nats:
+        with Link(daemon, server, sources=source(**bounds), sinks=sink()) as link:
+            link.wait_up("source")
+            link.wait_up("sink")
+            config = nats.ask("STREAM.INFO.FRAMES")["config"]
+            assert (config["max_bytes"], config["max_age"], config["num_replicas"]) == (8 << 20, 3600 * 10**9, 1)
+            assert (config["retention"], config["discard"]) == ("workqueue", "new")
+            assert "warning: stream RESULTS has no bounds" in link.log and "warning: stream FRAMES" not in link.log
+
+
+def test_a_queue_that_removes_frames_when_it_is_full_is_said(place, server):
+    with Daemon(place, {"cam0": entry()}) as daemon, server.client() as nats:
+        nats.make_stream("FRAMES", ["frames.cam0"], retention="workqueue", max_msgs=10, discard="old")
+        with Link(daemon, server, sources=source()):
+            wait_until(lambda: "set discard: new" in (links(daemon).get("source", {}).get("error") or ""), lambda: links(daemon))
 
 
 def test_a_sink_makes_a_queue_for_other_boxes(place, server):

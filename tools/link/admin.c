@@ -5,16 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tools/link/broker.h"
 
-enum { ASK_MS = 5000, MOST_WAITING = 4096 };
+enum { ASK_MS = 5000, MOST_WAITING = 4096, COPIES = 3, SCARCE_S = 15 };
 #define DUPLICATES_NS (INT64_C(120) * 1000000000)
 
-static bool say(char why[BROKER_TEXT], const char *what, const char *name, natsStatus status, jsErrCode code) {
+static bool say(char why[BROKER_TEXT], const char *what, const char *name, natsStatus status) {
   const char *detail = nats_GetLastError(NULL);
   snprintf(why, BROKER_TEXT, "%s %s: %s", what, name, detail && *detail ? detail : natsStatus_GetText(status));
-  (void)code;
   return false;
 }
 
@@ -75,25 +75,120 @@ static bool is_queue(const struct settings *settings, const char *stream) {
   return false;
 }
 
-static bool make_stream(jsCtx *js, const struct settings *settings, const struct link_settings *link, char why[BROKER_TEXT]) {
+/* -- what is to be said of a stream ------------------------------------------------------------------------------------ */
+
+enum advice { ADVICE_ONE_COPY, ADVICE_NO_BOUNDS, ADVICES };
+
+static const char *const advices[ADVICES] = {
+    [ADVICE_ONE_COPY] = "has one copy in a cluster: what its server has is lost with it. Set its replicas to 3",
+    [ADVICE_NO_BOUNDS] =
+        "has no bounds, so that it may fill the server's disk. Set max_bytes or max_age, or say 'most' or 'keep' "
+        "before it is made",
+};
+
+const char *broker_advice(struct broker *broker) {
+  for (unsigned i = 0; i < ADVICES; i++) {
+    unsigned bit = 1U << i;
+    if ((broker->advice & bit) != 0 && (broker->advised & bit) == 0) {
+      broker->advised |= bit;
+      return advices[i];
+    }
+  }
+  return NULL;
+}
+
+static bool has_bounds(const jsStreamConfig *config) {
+  return config->MaxMsgs > 0 || config->MaxBytes > 0 || config->MaxAge > 0 || config->MaxMsgsPerSubject > 0;
+}
+
+/* A server without a cluster names its leader, but no cluster. */
+static bool is_clustered(const jsClusterInfo *cluster) { return cluster && cluster->Name && cluster->Name[0]; }
+
+/* Takes what the server says of the stream. */
+static void judge_stream(struct broker *broker, const jsStreamInfo *info, const struct link_settings *link) {
+  const jsStreamConfig *config = info->Config;
+  bool full = config->MaxMsgs > 0 || config->MaxBytes > 0 || config->MaxMsgsPerSubject > 0;
+  broker->queue = config->Retention == js_WorkQueuePolicy;
+  broker->stream_made = info->Created;
+  broker->keeps = is_queue(broker->settings, link->stream) && config->Retention == js_LimitsPolicy && !has_bounds(config);
+  broker->discards = broker->queue && full && config->Discard == js_DiscardOld;
+  broker->advice = (config->Replicas <= 1 && is_clustered(info->Cluster) ? 1U << ADVICE_ONE_COPY : 0) |
+                   (has_bounds(config) || broker->keeps ? 0 : 1U << ADVICE_NO_BOUNDS);
+}
+
+/* False: the answer lacks what a server says. */
+static bool take_stream(struct broker *broker, const jsStreamInfo *info, const struct link_settings *link) {
+  if (!info || !info->Config || (info->Config->SubjectsLen > 0 && !info->Config->Subjects)) {
+    snprintf(broker->why, BROKER_TEXT, "what the server says of stream %s makes no sense: it has no configuration",
+             link->stream);
+    return false;
+  }
+  judge_stream(broker, info, link);
+  return true;
+}
+
+/* -- making it --------------------------------------------------------------------------------------------------------- */
+
+/* What the links with this stream say of it: the most of each. */
+static void set_bounds(const struct settings *settings, const char *stream, jsStreamConfig *config) {
+  for (unsigned i = 0; i < settings->link_count; i++) {
+    const struct link_settings *link = &settings->links[i];
+    if (link->stream && strcmp(link->stream, stream) == 0) {
+      config->Replicas = link->replicas > config->Replicas ? link->replicas : config->Replicas;
+      config->MaxBytes = link->most > config->MaxBytes ? link->most : config->MaxBytes;
+      config->MaxAge = link->keep_ns > config->MaxAge ? link->keep_ns : config->MaxAge;
+    }
+  }
+  config->MaxBytes = config->MaxBytes > 0 ? config->MaxBytes : -1;
+}
+
+/* Whether one copy is to do, where nothing is said: the server has no cluster, or one that has been too small for a while. A
+ * cluster that starts is too small for a moment. */
+static bool is_alone(struct broker *broker, natsStatus status, jsErrCode code) {
+  struct timespec now;
+  if (status == NATS_OK || (code != JSClusterNoPeersErr && code != JSInsufficientResourcesErr)) {
+    return code == JSStreamReplicasNotSupportedErr;
+  }
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  broker->scarce = broker->scarce == 0 ? now.tv_sec : broker->scarce;
+  return now.tv_sec - broker->scarce >= SCARCE_S;
+}
+
+static bool make_stream(struct broker *broker, jsCtx *js, const struct link_settings *link) {
   const char *subjects[SETTINGS_LINKS];
+  jsStreamInfo *info = NULL;
   jsStreamConfig config;
   jsErrCode code = 0;
   jsStreamConfig_Init(&config);
   config.Name = link->stream;
   config.Subjects = subjects;
-  config.SubjectsLen = gather(settings, link->stream, subjects, 0);
-  config.Retention = is_queue(settings, link->stream) ? js_WorkQueuePolicy : js_LimitsPolicy;
+  config.SubjectsLen = gather(broker->settings, link->stream, subjects, 0);
+  config.Retention = is_queue(broker->settings, link->stream) ? js_WorkQueuePolicy : js_LimitsPolicy;
+  config.Discard = config.Retention == js_WorkQueuePolicy ? js_DiscardNew : js_DiscardOld;
   config.Duplicates = DUPLICATES_NS;
-  natsStatus status = js_AddStream(NULL, js, &config, NULL, &code);
-  return status == NATS_OK || say(why, "cannot make stream", link->stream, status, code);
+  config.Replicas = 0;
+  set_bounds(broker->settings, link->stream, &config);
+  if (config.MaxAge > 0 && config.MaxAge < config.Duplicates) {
+    config.Duplicates = config.MaxAge; /* servers want no longer window */
+  }
+  bool says = config.Replicas > 0;
+  config.Replicas = says ? config.Replicas : COPIES;
+  natsStatus status = js_AddStream(&info, js, &config, NULL, &code);
+  if (!says && is_alone(broker, status, code)) {
+    config.Replicas = 1;
+    status = js_AddStream(&info, js, &config, NULL, &code);
+  }
+  bool fine =
+      status == NATS_OK ? take_stream(broker, info, link) : say(broker->why, "cannot make stream", link->stream, status);
+  jsStreamInfo_Destroy(info);
+  return fine;
 }
 
 static bool widen_stream(jsCtx *js, jsStreamConfig *config, const struct link_settings *link, char why[BROKER_TEXT]) {
   const char **subjects = calloc((size_t)config->SubjectsLen + 1, sizeof *subjects), **before = config->Subjects;
   jsErrCode code = 0;
   if (!subjects) {
-    return say(why, "no memory for stream", link->stream, NATS_NO_MEMORY, code);
+    return say(why, "no memory for stream", link->stream, NATS_NO_MEMORY);
   }
   memcpy(subjects, config->Subjects, (size_t)config->SubjectsLen * sizeof *subjects);
   subjects[config->SubjectsLen++] = link->subject;
@@ -102,29 +197,21 @@ static bool widen_stream(jsCtx *js, jsStreamConfig *config, const struct link_se
   config->Subjects = before;
   config->SubjectsLen--;
   free(subjects);
-  return status == NATS_OK || say(why, "cannot add its subject to stream", link->stream, status, code);
+  return status == NATS_OK || say(why, "cannot add its subject to stream", link->stream, status);
 }
 
-/* Whether messages leave the stream though nobody works on them: those of the others go when they are done. */
-static bool keeps_all(const jsStreamConfig *config) {
-  return config->Retention == js_LimitsPolicy && config->MaxMsgs <= 0 && config->MaxBytes <= 0 && config->MaxAge <= 0 &&
-         config->MaxMsgsPerSubject <= 0;
-}
-
-static bool prepare_stream(struct broker *broker, jsCtx *js, const struct link_settings *link, bool *queue) {
+static bool prepare_stream(struct broker *broker, jsCtx *js, const struct link_settings *link) {
   jsStreamInfo *info = NULL;
   jsErrCode code = 0;
   natsStatus status = js_GetStreamInfo(&info, js, link->stream, NULL, &code);
   bool fine;
   if (status == NATS_NOT_FOUND) {
-    *queue = is_queue(broker->settings, link->stream);
-    fine = make_stream(js, broker->settings, link, broker->why);
+    fine = make_stream(broker, js, link);
   } else if (status != NATS_OK) {
-    fine = say(broker->why, "cannot ask for stream", link->stream, status, code);
+    fine = say(broker->why, "cannot ask for stream", link->stream, status);
   } else {
-    *queue = info->Config->Retention == js_WorkQueuePolicy;
-    broker->keeps = is_queue(broker->settings, link->stream) && keeps_all(info->Config);
-    fine = is_taken(info->Config, link->subject) || widen_stream(js, info->Config, link, broker->why);
+    fine = take_stream(broker, info, link) &&
+           (is_taken(info->Config, link->subject) || widen_stream(js, info->Config, link, broker->why));
   }
   jsStreamInfo_Destroy(info);
   return fine;
@@ -132,7 +219,7 @@ static bool prepare_stream(struct broker *broker, jsCtx *js, const struct link_s
 
 /* The consumer has no limit of deliveries: a frame whose box dies over its last one would stay in the queue for ever. The link
  * counts them. */
-static bool make_consumer(struct broker *broker, jsCtx *js, const struct link_settings *link, bool queue) {
+static bool make_consumer(struct broker *broker, jsCtx *js, const struct link_settings *link) {
   jsConsumerInfo *info = NULL;
   jsConsumerConfig config;
   jsErrCode code = 0;
@@ -143,9 +230,9 @@ static bool make_consumer(struct broker *broker, jsCtx *js, const struct link_se
   config.MaxWaiting = MOST_WAITING;
   config.FilterSubject = link->subject;
   natsStatus status = js_AddConsumer(&info, js, link->stream, &config, NULL, &code);
-  broker->made = status == NATS_OK && queue ? info->Created : 0;
+  broker->made = status == NATS_OK && info && broker->queue ? info->Created : 0;
   jsConsumerInfo_Destroy(info);
-  return status == NATS_OK || say(broker->why, "cannot make consumer", link->consumer, status, code);
+  return status == NATS_OK || say(broker->why, "cannot make consumer", link->consumer, status);
 }
 
 /* Whether no other consumer of the queue has frames of the subject. */
@@ -153,18 +240,24 @@ static bool is_all_of(const jsConsumerConfig *config, const char *subject) {
   return !config->FilterSubject || !config->FilterSubject[0] || takes(config->FilterSubject, subject);
 }
 
-static bool prepare_consumer(struct broker *broker, jsCtx *js, const struct link_settings *link, bool queue) {
+static bool prepare_consumer(struct broker *broker, jsCtx *js, const struct link_settings *link) {
   jsConsumerInfo *info = NULL;
   jsErrCode code = 0;
   natsStatus status = js_GetConsumerInfo(&info, js, link->stream, link->consumer, NULL, &code);
-  bool knows = status == NATS_OK && queue && info->Config->MaxDeliver <= 0 && is_all_of(info->Config, link->subject);
+  if (status == NATS_OK && (!info || !info->Config)) {
+    jsConsumerInfo_Destroy(info);
+    snprintf(broker->why, BROKER_TEXT, "what the server says of consumer %s makes no sense: it has no configuration",
+             link->consumer);
+    return false;
+  }
+  bool knows = status == NATS_OK && broker->queue && info->Config->MaxDeliver <= 0 && is_all_of(info->Config, link->subject);
   broker->delivered = knows ? info->Delivered.Stream : 0;
   broker->made = knows ? info->Created : 0;
   jsConsumerInfo_Destroy(info);
   if (status == NATS_NOT_FOUND) {
-    return make_consumer(broker, js, link, queue);
+    return make_consumer(broker, js, link);
   }
-  return status == NATS_OK || say(broker->why, "cannot ask for consumer", link->consumer, status, code);
+  return status == NATS_OK || say(broker->why, "cannot ask for consumer", link->consumer, status);
 }
 
 bool broker_prepare(struct broker *broker, natsOptions *options, const struct link_settings *link) {
@@ -172,14 +265,14 @@ bool broker_prepare(struct broker *broker, natsOptions *options, const struct li
   jsCtx *js = NULL;
   jsOptions ask;
   const char *refusal = NULL;
-  bool queue = false;
-  broker->keeps = false;
+  broker->keeps = broker->discards = broker->queue = false;
+  broker->advice = 0;
   jsOptions_Init(&ask);
   ask.Wait = ASK_MS;
   natsStatus status = natsConnection_Connect(&connection, options);
   status = status == NATS_OK ? natsConnection_JetStream(&js, connection, &ask) : status;
-  bool fine = status == NATS_OK || say(broker->why, "cannot connect to", "a server", status, 0);
-  fine = fine && prepare_stream(broker, js, link, &queue) && (!link->is_source || prepare_consumer(broker, js, link, queue));
+  bool fine = status == NATS_OK || say(broker->why, "cannot connect to", "a server", status);
+  fine = fine && prepare_stream(broker, js, link) && (!link->is_source || prepare_consumer(broker, js, link));
   if (!fine && connection && natsConnection_GetLastError(connection, &refusal) == NATS_NOT_PERMITTED && refusal) {
     snprintf(broker->why, BROKER_TEXT, "the server refuses a right: %s", refusal); /* to the library it is mere silence */
   }

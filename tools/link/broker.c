@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -9,7 +10,7 @@
 enum { CONNECT_MS = 2000, PING_MS = 2000, PINGS_OUT = 2, BUFFER = 256 * 1024, FAREWELL_MS = 500 };
 
 bool broker_open(struct broker *broker, const struct settings *settings) {
-  *broker = (struct broker){.settings = settings, .event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .socket = -1};
+  *broker = (struct broker){.settings = settings, .event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   return broker->event >= 0 && natsInbox_Create(&broker->address) == NATS_OK;
 }
 
@@ -46,16 +47,39 @@ void broker_free(struct broker *broker) {
 
 /* -- what the library calls, from threads of its own, too -------------------------------------------------------------- */
 
+/* The broker refers to it, and so does the library from on_attach() to on_detach(). */
+struct wire {
+  struct broker *broker;
+  _Atomic unsigned references;
+  _Atomic bool lost, writes;
+  int socket;
+};
+
+static struct wire *wire_new(struct broker *broker) {
+  struct wire *wire = calloc(1, sizeof *wire);
+  if (wire) {
+    *wire = (struct wire){.broker = broker, .references = 1, .socket = -1};
+  }
+  return wire;
+}
+
+static void wire_release(struct wire *wire) {
+  if (wire && atomic_fetch_sub(&wire->references, 1) == 1) {
+    free(wire);
+  }
+}
+
 static void ring(struct broker *broker) {
   const uint64_t one = 1;
   (void)!write(broker->event, &one, sizeof one); /* one that is full has rung already */
 }
 
 static natsStatus on_attach(void **data, void *loop, natsConnection *connection, natsSock socket) {
-  struct broker *broker = loop;
+  struct wire *wire = loop;
   (void)connection;
-  *data = broker;
-  broker->socket = socket;
+  atomic_fetch_add(&wire->references, 1);
+  *data = wire;
+  wire->socket = socket;
   return NATS_OK;
 }
 
@@ -66,25 +90,24 @@ static natsStatus on_read(void *data, bool add) {
 }
 
 static natsStatus on_write(void *data, bool add) {
-  struct broker *broker = data;
-  atomic_store(&broker->writes, add);
-  if (add && !pthread_equal(pthread_self(), broker->owner)) {
-    ring(broker);
+  struct wire *wire = data;
+  atomic_store(&wire->writes, add);
+  if (add && !pthread_equal(pthread_self(), wire->broker->owner)) {
+    ring(wire->broker);
   }
   return NATS_OK;
 }
 
+/* The library calls it once for each connection that was attached, whatever ends it. */
 static natsStatus on_detach(void *data) {
-  struct broker *broker = data;
-  atomic_store(&broker->lost, true);
-  ring(broker);
+  struct wire *wire = data;
+  atomic_store(&wire->lost, true);
+  ring(wire->broker);
+  wire_release(wire);
   return NATS_OK;
 }
 
-static void on_closed(natsConnection *connection, void *closure) {
-  (void)connection;
-  on_detach(closure);
-}
+bool broker_is_there(const struct broker *broker) { return broker->connection && !atomic_load(&broker->wire->lost); }
 
 /* -- connecting -------------------------------------------------------------------------------------------------------- */
 
@@ -122,8 +145,11 @@ static natsStatus set_options(natsOptions *options, const struct broker *broker,
 }
 
 static natsStatus attach(natsOptions *options, struct broker *broker) {
-  natsStatus status = natsOptions_SetEventLoop(options, broker, on_attach, on_read, on_write, on_detach);
-  status = status == NATS_OK ? natsOptions_SetClosedCB(options, on_closed, broker) : status;
+  broker->wire = wire_new(broker);
+  if (!broker->wire) {
+    return NATS_NO_MEMORY;
+  }
+  natsStatus status = natsOptions_SetEventLoop(options, broker->wire, on_attach, on_read, on_write, on_detach);
   return status == NATS_OK ? natsConnection_Connect(&broker->connection, options) : status;
 }
 
@@ -136,8 +162,6 @@ static natsStatus subscribe(struct broker *broker) {
 
 bool broker_connect(struct broker *broker, const struct link_settings *link) {
   natsOptions *options = NULL;
-  atomic_store(&broker->lost, false);
-  atomic_store(&broker->writes, false);
   broker->unheard = false;
   natsStatus status = natsOptions_Create(&options);
   status = status == NATS_OK ? set_options(options, broker, link) : status;
@@ -161,16 +185,16 @@ bool broker_connect(struct broker *broker, const struct link_settings *link) {
 /* -- turns ------------------------------------------------------------------------------------------------------------- */
 
 void broker_flush(struct broker *broker) {
-  if (broker->connection && !atomic_load(&broker->lost) && atomic_load(&broker->writes)) {
+  if (broker_is_there(broker) && atomic_load(&broker->wire->writes)) {
     natsConnection_ProcessWriteEvent(broker->connection);
   }
 }
 
 void broker_arm(const struct broker *broker, struct pollfd polls[BROKER_POLLS]) {
-  bool there = broker->connection && !atomic_load(&broker->lost);
-  short events = (short)(POLLIN | (atomic_load(&broker->writes) ? POLLOUT : 0));
+  bool there = broker_is_there(broker);
+  short events = (short)(POLLIN | (there && atomic_load(&broker->wire->writes) ? POLLOUT : 0));
   polls[0] = (struct pollfd){.fd = broker->event, .events = POLLIN};
-  polls[1] = (struct pollfd){.fd = there ? broker->socket : -1, .events = events};
+  polls[1] = (struct pollfd){.fd = there ? broker->wire->socket : -1, .events = events};
 }
 
 /* Each kind of refusal comes with every message that is refused: once is enough. */
@@ -198,14 +222,14 @@ bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS])
   if (polls[0].revents != 0) {
     (void)!read(broker->event, &rung, sizeof rung);
   }
-  if (broker->connection && !atomic_load(&broker->lost) && (polls[1].revents & ~POLLOUT) != 0) {
+  if (broker_is_there(broker) && (polls[1].revents & ~POLLOUT) != 0) {
     natsConnection_ProcessReadEvent(broker->connection);
     look_for_refusal(broker);
   }
-  if (broker->connection && !atomic_load(&broker->lost) && (polls[1].revents & POLLOUT) != 0) {
+  if (broker_is_there(broker) && (polls[1].revents & POLLOUT) != 0) {
     natsConnection_ProcessWriteEvent(broker->connection);
   }
-  if (broker->connection && (atomic_load(&broker->lost) || natsConnection_IsClosed(broker->connection))) {
+  if (broker->connection && (!broker_is_there(broker) || natsConnection_IsClosed(broker->connection))) {
     const char *detail = NULL;
     bool ended = natsConnection_GetLastError(broker->connection, &detail) != NATS_NOT_PERMITTED && detail && *detail;
     snprintf(broker->why, sizeof broker->why, "%s", ended ? detail : "the server closed the connection");
@@ -232,18 +256,18 @@ const char *broker_answer(const struct broker *broker, const natsMsg *message) {
 }
 
 bool broker_is_stuck(const struct broker *broker) {
-  return atomic_load(&broker->writes) && natsConnection_Buffered(broker->connection) > 0;
+  return atomic_load(&broker->wire->writes) && natsConnection_Buffered(broker->connection) > 0;
 }
 
 size_t broker_largest(const struct broker *broker) {
   int64_t most = natsConnection_GetMaxPayload(broker->connection);
-  return most < BROKER_LARGEST ? (size_t)most : BROKER_LARGEST;
+  return most < 0 ? 0 : most < BROKER_LARGEST ? (size_t)most : BROKER_LARGEST;
 }
 
 /* What is in the buffer leaves if the server takes it. */
 static void say_farewell(struct broker *broker) {
-  struct pollfd ready = {.fd = broker->socket, .events = POLLOUT};
-  while (!atomic_load(&broker->lost) && natsConnection_Buffered(broker->connection) > 0 && poll(&ready, 1, FAREWELL_MS) > 0 &&
+  struct pollfd ready = {.fd = broker->wire->socket, .events = POLLOUT};
+  while (broker_is_there(broker) && natsConnection_Buffered(broker->connection) > 0 && poll(&ready, 1, FAREWELL_MS) > 0 &&
          (ready.revents & POLLOUT) != 0) {
     natsConnection_ProcessWriteEvent(broker->connection);
   }
@@ -255,6 +279,8 @@ void broker_disconnect(struct broker *broker) {
   }
   natsSubscription_Destroy(broker->inbox);
   natsConnection_Destroy(broker->connection);
+  wire_release(broker->wire);
   broker->inbox = NULL;
   broker->connection = NULL;
+  broker->wire = NULL;
 }

@@ -24,19 +24,27 @@ enum {
   BROKER_LARGEST = 8 * 1024 * 1024 /* of a message; larger ones are lost by servers */
 };
 
+/* One connection as the library's callbacks know it. A callback of an earlier connection may come late, and must not end the
+ * present one. */
+struct wire;
+
 struct broker {
   const struct settings *settings;
   natsConnection *connection; /* NULL: none */
+  struct wire *wire;          /* the connection's; NULL: none */
   natsSubscription *inbox;
-  natsInbox *address; /* what the inbox's subjects begin with */
-  int event;          /* wakes the owner when other threads of the library want something */
-  pthread_t owner;    /* who makes all calls but, where it likes, broker_connect() */
-  _Atomic bool lost, writes;
-  int socket;
+  natsInbox *address;         /* what the inbox's subjects begin with */
+  int event;                  /* wakes the owner when other threads of the library want something */
+  pthread_t owner;            /* who makes all calls but, where it likes, broker_connect() */
   uint64_t delivered;         /* of a source's work queue, as of the connection; 0: none, or its stream keeps what is done */
   int64_t made;               /* when its consumer was made */
+  int64_t stream_made;        /* when its stream was made, as the server says */
   bool unheard;               /* nobody took something that was sent; the owner clears it */
+  bool queue;                 /* its stream is a work queue */
   bool keeps;                 /* what should be its queue never lets go of a frame */
+  bool discards;              /* its queue lets go of frames that are not done */
+  unsigned advice, advised;   /* what is to be said of its stream, and what was: bits */
+  int64_t scarce;             /* since when the cluster has too few servers for the copies; 0: it has enough */
   char why[BROKER_TEXT];      /* it could not connect, or why it was lost */
   natsMsg *read[BROKER_READ]; /* small messages that are to be freed */
   unsigned read_count;
@@ -62,12 +70,16 @@ void broker_arm(const struct broker *broker, struct pollfd polls[BROKER_POLLS]);
 bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS]);
 /* What the server said since, which was not said before, that the account has no right to; NULL: nothing. */
 const char *broker_refusal(struct broker *broker);
+/* What is to be said of the link's stream and was not said before, "has …"; NULL: nothing. */
+const char *broker_advice(struct broker *broker);
 /* The next message that came to the inbox, the caller's to destroy; NULL: none. */
 natsMsg *broker_take(struct broker *broker);
 /* What its subject has behind the inbox's address and a dot; "": it should not have come here. */
 const char *broker_answer(const struct broker *broker, const natsMsg *message);
 /* Frees it, at once or together with others: a thread of the library does that, and is woken up each time. */
 void broker_done(struct broker *broker, natsMsg *message);
+/* Whether a connection is there that has not been lost. */
+bool broker_is_there(const struct broker *broker);
 /* Whether bytes wait for a server that takes none. */
 bool broker_is_stuck(const struct broker *broker);
 /* Bytes that one message may have. */

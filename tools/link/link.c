@@ -6,12 +6,13 @@
 #include <string.h>
 #include <time.h>
 
-#define PAUSE_FIRST   (100 * MS)
-#define PAUSE_LONGEST (3000 * MS)
-#define TURN_LONGEST  (1000 * MS)
-#define STOP_PATIENCE (3000 * MS)
-#define DAEMON_WAIT   (5000 * MS)
-#define ELECTION      (7000 * MS)
+#define PAUSE_FIRST    (100 * MS)
+#define PAUSE_LONGEST  (3000 * MS)
+#define TURN_LONGEST   (1000 * MS)
+#define STOP_PATIENCE  (3000 * MS)
+#define DAEMON_WAIT    (5000 * MS)
+#define ELECTION       (7000 * MS)
+#define PRESENCE_EVERY (500 * MS)
 
 enum { POLLS = BROKER_POLLS + 2 };
 
@@ -58,13 +59,32 @@ void link_warn(struct link *link, const char *format, ...) {
   standing_set(&link->standing, true, text);
 }
 
+/* What is wrong with the stream: each is said once, and some of it is trouble that lasts. */
 static void warn_of_stream(struct link *link) {
+  const char *advice;
+  while ((advice = broker_advice(&link->broker))) {
+    link_say(link, "warning: stream %s %s", link->settings->stream, advice);
+  }
+  if (link->broker.discards) {
+    link_warn(link, "stream %s is a work queue that removes frames nobody has computed when it is full: set discard: new",
+              link->settings->stream);
+  }
   if (link->broker.keeps) {
     link_warn(link,
               "stream %s is no work queue, and keeps frames that are done for ever: remove it, say queue: true of each sink "
               "that feeds it, or give it limits",
               link->settings->stream);
   }
+}
+
+void link_tell_depth(struct link *link, uint64_t depth, uint64_t unserved, int64_t oldest_ns) {
+  struct standing *standing = &link->standing;
+  pthread_mutex_lock(&standing->lock);
+  standing->has_queue = true;
+  standing->depth = depth;
+  standing->unserved = unserved;
+  standing->oldest_ns = oldest_ns;
+  pthread_mutex_unlock(&standing->lock);
 }
 
 void link_mend(struct link *link) {
@@ -89,7 +109,18 @@ static void lose_broker(struct link *link) {
   broker_disconnect(&link->broker);
   atomic_store(&link->has_broker, false);
   link->unheard = 0;
+  link->renews = NULL;
   standing_set(&link->standing, false, link->broker.why);
+}
+
+void link_renew(struct link *link, const char *why) { link->renews = why; }
+
+void link_ask(const struct link *link, const char *what, const char *consumer, const char *body, const char *answer) {
+  char subject[256], reply[128];
+  snprintf(subject, sizeof subject, "$JS.API.%s.%s%s%s", what, link->settings->stream, consumer ? "." : "",
+           consumer ? consumer : "");
+  snprintf(reply, sizeof reply, "%s.%s", link->broker.address, answer);
+  natsConnection_PublishRequest(link->broker.connection, subject, reply, body, (int)strlen(body));
 }
 
 void link_meet_broker(struct link *link, bool connected) {
@@ -112,18 +143,43 @@ void link_taken(struct link *link) {
   }
 }
 
-/* Where servers elect a leader it passes; a stream or consumer that is gone is made again with the next connection. */
+static const char presence_answer[] = "present";
+
+/* Where servers elect a leader it passes. A stream that is gone is made again with the next connection. */
 static void take_unheard(struct link *link) {
   int64_t now = link_clock();
-  if (!link->broker.unheard) {
-    return;
+  if (link->broker.unheard && link->unheard == 0) {
+    link->unheard = now;
+    link->asked = 0;
+    link_warn(link, "nobody takes what it sends: the stream or its consumer is gone, or has no leader");
+  }
+  if (link->unheard != 0 && link->broker.unheard && now - link->unheard > ELECTION) {
+    link_renew(link, "nobody took what it sent");
+  } else if (link->unheard != 0 && now - link->asked > PRESENCE_EVERY) {
+    link->asked = now;
+    link_ask(link, "STREAM.INFO", NULL, "", presence_answer);
   }
   link->broker.unheard = false;
-  if (link->unheard == 0) {
-    link->unheard = now;
-    link_warn(link, "nobody takes what it sends: the stream or its consumer is gone, or has no leader");
-  } else if (now - link->unheard > ELECTION) {
-    snprintf(link->broker.why, sizeof link->broker.why, "nobody took what it sent");
+}
+
+/* Whether the message says if the stream is there. */
+static bool take_presence(struct link *link, natsMsg *message) {
+  static const char gone[] = "\"err_code\":10059";
+  const char *text = natsMsg_GetData(message);
+  size_t length = (size_t)natsMsg_GetDataLength(message);
+  if (strcmp(broker_answer(&link->broker, message), presence_answer) != 0) {
+    return false;
+  }
+  if (length < 512 && memmem(text, length, gone, strlen(gone))) {
+    link_renew(link, "its stream is gone");
+  }
+  natsMsg_Destroy(message);
+  return true;
+}
+
+static void renew(struct link *link) {
+  if (link->renews && link->broker.connection) {
+    snprintf(link->broker.why, sizeof link->broker.why, "%s", link->renews);
     lose_broker(link);
   }
 }
@@ -227,6 +283,9 @@ static void keep_sides(struct link *link, int64_t now) {
   bool drops = !link->settings->is_source && link->settings->overload == LINK_DROP;
   if (seeks_broker(link, now)) {
     link_meet_broker(link, broker_connect(&link->broker, link->settings));
+    if (atomic_load(&link->stream_made) == 0) { /* also where only the consumer cannot be made: the sink waits for it */
+      atomic_store(&link->stream_made, link->broker.stream_made);
+    }
   }
   bool answers = link->broker.connection && !link->silent;
   if (!answers && link->client && drops) {
@@ -278,9 +337,14 @@ static void turn(struct link *link) {
   poll(polls, POLLS, waits ? patience_ms(link, until) : 0);
   turn_broker(link, polls);
   while ((message = broker_take(&link->broker))) {
-    link->kind->take_message(link, message);
+    if (!take_presence(link, message)) {
+      link->kind->take_message(link, message);
+    }
   }
-  take_unheard(link);
+  if (link->broker.connection) {
+    take_unheard(link);
+    renew(link);
+  }
   link->stopping |= polls[BROKER_POLLS + 1].revents != 0;
 }
 

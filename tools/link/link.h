@@ -43,6 +43,10 @@ struct standing {
   bool connected, warns;
   int64_t since;           /* 0: not known yet */
   char error[BROKER_TEXT]; /* the last one, or "" */
+  bool has_queue;          /* of a source, which knows the next three: */
+  uint64_t depth;          /* frames in the queue */
+  uint64_t unserved;       /* of these, those that nobody is given */
+  int64_t oldest_ns;       /* the age of the first */
 };
 
 struct link;
@@ -73,8 +77,12 @@ struct link {
   struct broker broker;
   struct framed *client; /* NULL: none */
   struct pause to_broker, to_daemon;
-  bool silent;     /* it has a broker, which does not answer */
-  int64_t unheard; /* since when nobody there takes what it sends; 0: somebody does */
+  const struct link *source;   /* of a sink whose pipeline has a source here: that one */
+  _Atomic int64_t stream_made; /* of a source: when its stream was made; 0: not known yet */
+  const char *renews;          /* why it needs a new connection, which makes stream and consumer again; NULL: it does not */
+  int64_t asked;               /* when it was asked whether the stream is there, since nobody takes what it sends */
+  bool silent;                 /* it has a broker, which does not answer */
+  int64_t unheard;             /* since when nobody there takes what it sends; 0: somebody does */
   bool stopping;
   void *state; /* the kind's */
   int stop;    /* readable once it is to stop */
@@ -108,6 +116,14 @@ __attribute__((format(printf, 2, 3))) void link_warn(struct link *link, const ch
 void link_mend(struct link *link);
 /* Stream or consumer have taken something. */
 void link_taken(struct link *link);
+
+/* Stream or consumer is gone: they are made again with the next connection, which is made at once. */
+void link_renew(struct link *link, const char *why);
+/* What the daemon is told of a source's queue. */
+void link_tell_depth(struct link *link, uint64_t depth, uint64_t unserved, int64_t oldest_ns);
+/* Asks JetStream about the link's stream, and its consumer if it is not NULL; the answer comes to the inbox under the name
+ * `answer`. One that is lost is not asked again. */
+void link_ask(const struct link *link, const char *what, const char *consumer, const char *body, const char *answer);
 
 /* Whether the broker answers what it is sent. A sink that drops stays away from the pipeline while it does not. */
 void link_hear_broker(struct link *link, bool answers);

@@ -101,10 +101,22 @@ static void join_links(struct fleet *fleet, bool sources) {
   }
 }
 
+/* The link of the same pipeline's source; NULL: there is none. */
+static const struct link *source_of(const struct fleet *fleet, const struct link_settings *sink) {
+  for (unsigned i = 0; sink->queue && i < fleet->settings->link_count; i++) {
+    const struct link_settings *other = &fleet->settings->links[i];
+    if (other->is_source && strcmp(other->name, sink->name) == 0) {
+      return &fleet->links[i];
+    }
+  }
+  return NULL;
+}
+
 static bool start_links(struct fleet *fleet, int stop, int stop_sinks) {
   for (unsigned i = 0; i < fleet->settings->link_count; i++) {
     const struct link_settings *which = &fleet->settings->links[i];
     const struct link_kind *kind = which->is_mqtt ? &mqtt_kind : which->is_source ? &source_kind : &sink_kind;
+    fleet->links[i].source = source_of(fleet, which);
     if (!link_start(&fleet->links[i], kind, fleet->settings, which, which->is_source ? stop : stop_sinks)) {
       fleet->links[i].settings = NULL;
       return false;

@@ -44,6 +44,9 @@ static const struct row sink_rows[] = {
     ROW("stream", ROW_TEXT, KEY_FILE, link_settings, stream, .required = true, .help = "the stream that stores the results"),
     ROW("overload", ROW_VALUE, KEY_CHOICE, link_settings, overload, .choices = overloads),
     ROW("queue", ROW_VALUE, KEY_FLAG, link_settings, is_queue, .help = "whether boxes take frames out of the stream"),
+    ROW("replicas", ROW_VALUE, KEY_COUNT, link_settings, replicas, .minimum = 1, .maximum = 5, .help = "copies of a stream that is made"),
+    ROW("most", ROW_VALUE, KEY_SIZE, link_settings, most, .minimum = MIB, .maximum = MIB << 30, .help = "bytes of a stream that is made"),
+    ROW("keep", ROW_VALUE, KEY_DURATION, link_settings, keep_ns, .minimum = SECOND, .maximum = 10 * 365 * 86400 * SECOND, .help = "age of messages of a stream that is made"),
     {.key = {.name = NULL}}};
 
 static const struct row source_rows[] = {
@@ -54,6 +57,9 @@ static const struct row source_rows[] = {
     ROW("ack_wait", ROW_VALUE, KEY_DURATION, link_settings, ack_wait_ns, .minimum = SECOND / 2, .maximum = 3600 * SECOND),
     ROW("deliver", ROW_VALUE, KEY_COUNT, link_settings, deliver, .minimum = 1, .maximum = 1000),
     ROW("dead", ROW_TEXT, KEY_FILE, link_settings, dead, .help = "the subject of frames that nobody can compute"),
+    ROW("replicas", ROW_VALUE, KEY_COUNT, link_settings, replicas, .minimum = 1, .maximum = 5, .help = "copies of a stream that is made"),
+    ROW("most", ROW_VALUE, KEY_SIZE, link_settings, most, .minimum = MIB, .maximum = MIB << 30, .help = "bytes of a stream that is made"),
+    ROW("keep", ROW_VALUE, KEY_DURATION, link_settings, keep_ns, .minimum = SECOND, .maximum = 10 * 365 * 86400 * SECOND, .help = "age of messages of a stream that is made"),
     {.key = {.name = NULL}}};
 
 static const struct row mqtt_rows[] = {

@@ -24,6 +24,9 @@ struct link_settings {
   char *subject, *stream; /* of mqtt NULL */
   unsigned overload;      /* enum link_overload; a sink's */
   bool is_queue;          /* a sink's: boxes take frames out of its stream */
+  unsigned replicas;      /* of a stream that the link makes; 0: 3 where the servers can keep so many */
+  int64_t most;           /* bytes that it may have; 0: any */
+  int64_t keep_ns;        /* how long it keeps messages; 0: for ever */
   char *consumer, *dead;
   int64_t ack_wait_ns;
   unsigned deliver;

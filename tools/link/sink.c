@@ -15,7 +15,7 @@
 
 #include "tools/link/link.h"
 
-enum { FLIGHTS = 256, NAME = 192 };
+enum { FLIGHTS = 256, NAME = 256 };
 #define ANSWER_WAIT   (2000 * MS)
 #define SILENCE       (1000 * MS)
 #define REFUSED_FIRST (100 * MS)
@@ -91,11 +91,16 @@ static int64_t wall_clock(int64_t monotonic) {
   return (int64_t)now.tv_sec * 1000 * MS + now.tv_nsec - (link_clock() - monotonic);
 }
 
-/* A frame from a queue is named by its place there, since it may be computed by two boxes. */
+/* When the queue was made that the pipeline's frames come from; 0: there is none, or it is not known yet. */
+static int64_t queue_made(const struct link *link) { return link->source ? atomic_load(&link->source->stream_made) : 0; }
+
+/* A frame from a queue is named by its place there, since it may be computed by two boxes. A queue that is removed and made
+ * again counts from 1 again, so that the time when it was made is part of the name. */
 static void write_name(const struct link *link, const struct framed_result *result, char frame[NAME], char id[NAME]) {
   snprintf(frame, NAME, "%s:%" PRIu64 ":%" PRIu64, link->settings->name, result->epoch, result->number);
-  if (link->settings->queue) {
-    snprintf(id, NAME, "%s:%s:%" PRIu64, link->settings->name, link->settings->queue, result->sequence);
+  int64_t made = queue_made(link);
+  if (made != 0) {
+    snprintf(id, NAME, "%s:%s:%" PRId64 ":%" PRIu64, link->settings->name, link->settings->queue, made, result->sequence);
   } else {
     memcpy(id, frame, NAME);
   }
@@ -167,7 +172,8 @@ static int sink_wanted(const struct link *link) {
   if (!link->client || !link->broker.connection || link->stopping) {
     return 0;
   }
-  return drops(link) || (!sink->refuses && has_room(link)) ? FRAMED_RESULT : 0;
+  bool named = !link->source || queue_made(link) != 0;
+  return drops(link) || (!sink->refuses && named && has_room(link)) ? FRAMED_RESULT : 0;
 }
 
 /* False: there is no memory for it. */

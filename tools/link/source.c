@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/link/sweep.h"
+#include "tools/link/queue.h"
 
 enum { JOBS = 2 * FRAMED_MAX_SLOTS };
 #define EXPIRES       (5000 * MS)
@@ -28,6 +28,7 @@ struct job {
   uint64_t number;  /* in the stream */
   unsigned delivered;
   bool submitted;   /* else it waits for a slot */
+  bool stale;       /* its stream was made again since: the number is another frame's */
   const char *word; /* what the queue is to be told; NULL: not known yet */
   char why[96];     /* it is a dead letter */
 };
@@ -39,7 +40,7 @@ struct source {
   int64_t asked_at;
   int64_t warned; /* when it refused to give any, while that is said; 0: it is not */
   int64_t told;   /* when the queue was last told that frames are under way */
-  struct sweep sweep;
+  struct queue queue;
 };
 
 static bool source_open(struct link *link) {
@@ -131,7 +132,9 @@ static void tell_settled(struct link *link) {
   struct source *source = link->state;
   for (unsigned i = 0; i < JOBS; i++) {
     struct job *job = &source->jobs[i];
-    if (job->message && job->word) {
+    if (job->message && job->word && job->stale) {
+      end_job(link, job);
+    } else if (job->message && job->word) {
       if (job->why[0]) {
         put_dead(link, job);
       }
@@ -139,7 +142,7 @@ static void tell_settled(struct link *link) {
         tell_back(link, job);
       } else {
         tell(link, job->message, job->word);
-        sweep_told(&source->sweep, job->number);
+        sweep_told(&source->queue.sweep, job->number);
       }
       end_job(link, job);
     }
@@ -153,7 +156,7 @@ static void tell_under_way(struct link *link, int64_t now) {
   }
   source->told = now;
   for (unsigned i = 0; i < JOBS; i++) {
-    if (source->jobs[i].message) {
+    if (source->jobs[i].message && !source->jobs[i].stale) {
       tell(link, source->jobs[i].message, under_way);
     }
   }
@@ -271,7 +274,7 @@ static void source_take_message(struct link *link, natsMsg *message) {
   struct source *source = link->state;
   uint64_t number;
   unsigned delivered;
-  if (sweep_take(link, &source->sweep, message)) {
+  if (queue_take(link, &source->queue, message, source->asked)) {
     natsMsg_Destroy(message);
     return;
   }
@@ -326,6 +329,15 @@ static void take_fates(struct link *link) {
   }
 }
 
+/* The sink names results by the stream (sink.c), and another stream is named when no frame of the former one is under way. */
+static bool names_are_of_stream(struct link *link) {
+  const struct source *source = link->state;
+  if (source->count == 0) {
+    atomic_store(&link->stream_made, link->broker.stream_made);
+  }
+  return atomic_load(&link->stream_made) == link->broker.stream_made;
+}
+
 static int64_t source_turn(struct link *link, int64_t now) {
   struct source *source = link->state;
   if (link->client) {
@@ -337,18 +349,21 @@ static int64_t source_turn(struct link *link, int64_t now) {
   }
   tell_settled(link);
   tell_under_way(link, now);
-  if (link->client && !link->stopping && now >= source->warned + REFUSED_PAUSE) {
+  if (link->client && !link->stopping && now >= source->warned + REFUSED_PAUSE && names_are_of_stream(link)) {
     ask(link, now);
   }
-  int64_t sweep = sweep_turn(link, &source->sweep, now), tell_again = source->told + link->settings->ack_wait_ns / 3;
-  return source->count > 0 && tell_again < sweep ? tell_again : sweep;
+  int64_t queue = queue_turn(link, &source->queue, now), tell_again = source->told + link->settings->ack_wait_ns / 3;
+  return source->count > 0 && tell_again < queue ? tell_again : queue;
 }
 
 static void source_broker_there(struct link *link) {
   struct source *source = link->state;
   source->asked = 0;
   source->warned = 0;
-  sweep_begin(link, &source->sweep);
+  for (unsigned i = 0; i < JOBS; i++) {
+    source->jobs[i].stale |= source->jobs[i].message && atomic_load(&link->stream_made) != link->broker.stream_made;
+  }
+  queue_begin(link, &source->queue);
 }
 
 /* What was under way there may be computed elsewhere. */

@@ -1,16 +1,18 @@
 #include "tools/link/sweep.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ASK_EVERY  (1000 * MS)
-#define LOOK_EVERY (15000 * MS)
+#define ASK_EVERY     (1000 * MS)
+#define LOOK_EVERY    (15000 * MS)
+#define PAUSE_FIRST   (2000 * MS)
+#define PAUSE_LONGEST (256000 * MS)
 
-static const char account_answer[] = "account", floor_answer[] = "floor", frame_answer[] = "frame",
-                  removed_answer[] = "removed";
+enum { WALK_MOST = 1024 }; /* numbers that are acknowledged at once */
+
+static const char walk_answer[] = "walk", frame_answer[] = "frame", removed_answer[] = "removed";
 
 void sweep_told(struct sweep *sweep, uint64_t number) {
   sweep->told[sweep->told_next] = number;
@@ -35,71 +37,85 @@ void sweep_begin(struct link *link, struct sweep *sweep) {
   }
   sweep->made = broker->made;
   sweep->until = broker->delivered;
-  sweep->next = sweep->removed = 0;
+  sweep->next = sweep->removed = sweep->walk = 0;
   sweep->floor = UINT64_MAX;
   sweep->due = 0;
-}
-
-/* A request that is lost is made again. */
-static void request(const struct link *link, const char *what, const char *consumer, const char *body, const char *answer) {
-  char subject[256], reply[128];
-  snprintf(subject, sizeof subject, "$JS.API.%s.%s%s%s", what, link->settings->stream, consumer ? "." : "",
-           consumer ? consumer : "");
-  snprintf(reply, sizeof reply, "%s.%s", link->broker.address, answer);
-  natsConnection_PublishRequest(link->broker.connection, subject, reply, body, (int)strlen(body));
-}
-
-static void ask_account(const struct link *link) {
-  request(link, "CONSUMER.INFO", link->settings->consumer, "", account_answer);
 }
 
 static void ask_frame(const struct link *link, const struct sweep *sweep) {
   char body[256];
   snprintf(body, sizeof body, "{\"seq\":%" PRIu64 ",\"next_by_subj\":\"%s\"}", sweep->next, link->settings->subject);
-  request(link, "STREAM.MSG.GET", NULL, body, frame_answer);
+  link_ask(link, "STREAM.MSG.GET", NULL, body, frame_answer);
 }
 
-int64_t sweep_turn(struct link *link, struct sweep *sweep, int64_t now) {
-  if (sweep->made == 0) {
-    return INT64_MAX;
+/* -- the walk ---------------------------------------------------------------------------------------------------------- */
+
+static void ask_walk(const struct link *link, const struct sweep *sweep) {
+  char body[96];
+  snprintf(body, sizeof body, "{\"seq\":%" PRIu64 ",\"next_by_subj\":\">\"}", sweep->walk);
+  link_ask(link, "STREAM.MSG.GET", NULL, body, walk_answer);
+}
+
+static void begin_walk(const struct link *link, struct sweep *sweep, const struct account *account, bool first) {
+  sweep->walk = account->floor + 1;
+  sweep->end = account->delivered;
+  sweep->first = first;
+  if (sweep->walk > sweep->end) {
+    sweep->walk = 0;
+  } else {
+    ask_walk(link, sweep);
   }
-  if (now >= sweep->due) {
-    sweep->next = 0;
-    sweep->due = now + (sweep->until > 0 ? ASK_EVERY : LOOK_EVERY);
-    ask_account(link);
+}
+
+/* `there` is the next frame's number. Many numbers are acknowledged in parts, the next one with the next account. */
+static void step_walk(const struct link *link, struct sweep *sweep, uint64_t there) {
+  uint64_t end = there - 1 < sweep->end ? there - 1 : sweep->end;
+  for (unsigned count = 0; sweep->walk <= end; sweep->walk++, count++) {
+    if (count == WALK_MOST) {
+      return;
+    }
+    acknowledge(link, sweep->walk);
   }
-  return sweep->due;
+  sweep->walk = there < sweep->end && !sweep->first ? there + 1 : 0;
+  if (sweep->walk != 0) {
+    ask_walk(link, sweep);
+  }
 }
 
-/* Of the first frame that waits, which may be gone. */
-static void ask_floor(const struct link *link, struct sweep *sweep, uint64_t floor) {
-  char body[64];
-  sweep->floor = floor;
-  snprintf(body, sizeof body, "{\"seq\":%" PRIu64 "}", floor + 1);
-  request(link, "STREAM.MSG.GET", NULL, body, floor_answer);
+/* Frames wait for an acknowledgement, of which some may be gone. */
+static void watch_floor(const struct link *link, struct sweep *sweep, const struct account *account, int64_t now) {
+  if (account->floor != sweep->floor) {
+    sweep->floor = account->floor;
+    sweep->walk = 0;
+    sweep->pause = PAUSE_FIRST;
+    sweep->walk_due = now + sweep->pause;
+    if (account->floor < sweep->until) {
+      begin_walk(link, sweep, account, true);
+    }
+  } else if (sweep->walk != 0) {
+    ask_walk(link, sweep);
+  } else if (account->waiting == 0 && now >= sweep->walk_due) {
+    sweep->pause = sweep->pause * 2 < PAUSE_LONGEST ? sweep->pause * 2 : PAUSE_LONGEST;
+    sweep->walk_due = now + sweep->pause;
+    begin_walk(link, sweep, account, false);
+  }
 }
 
-/* No message waits for an acknowledgement: what had been delivered and is there is done. */
-static void take_account(const struct link *link, struct sweep *sweep, const char *text, size_t length) {
-  json_t *answer = json_loadb(text, length, 0, NULL);
-  const json_t *waiting = json_object_get(answer, "num_ack_pending");
-  uint64_t floor = (uint64_t)json_integer_value(json_object_get(json_object_get(answer, "ack_floor"), "stream_seq"));
-  if (json_is_integer(waiting) && json_integer_value(waiting) == 0) {
-    sweep->until = (uint64_t)json_integer_value(json_object_get(json_object_get(answer, "delivered"), "stream_seq"));
+/* -- accounts and frames ----------------------------------------------------------------------------------------------- */
+
+void sweep_account(struct link *link, struct sweep *sweep, const struct account *account, int64_t now) {
+  if (sweep->made == 0 || (sweep->next != 0 && now < sweep->due)) {
+    return;
+  }
+  sweep->next = 0;
+  if (account->under_way > 0) {
+    watch_floor(link, sweep, account, now);
+  } else if (sweep->until > 0 || now >= sweep->due) { /* what had been delivered and is there is done */
+    sweep->until = account->delivered;
     sweep->next = 1;
+    sweep->walk = 0;
+    sweep->due = now + ASK_EVERY;
     ask_frame(link, sweep);
-  } else if (json_is_integer(waiting) && floor < sweep->until && floor != sweep->floor) {
-    ask_floor(link, sweep, floor);
-  }
-  json_decref(answer);
-}
-
-/* The next one that waits may be gone, too. */
-static void take_floor(const struct link *link, struct sweep *sweep, const char *text, size_t length) {
-  static const char gone[] = "\"err_code\":10037";
-  if (memmem(text, length < 512 ? length : 512, gone, strlen(gone))) {
-    acknowledge(link, sweep->floor + 1);
-    ask_account(link);
   }
 }
 
@@ -130,37 +146,41 @@ static void take_frame(const struct link *link, struct sweep *sweep, const char 
     return;
   }
   snprintf(body, sizeof body, "{\"seq\":%" PRIu64 ",\"no_erase\":true}", number);
-  request(link, "STREAM.MSG.DELETE", NULL, body, removed_answer);
+  link_ask(link, "STREAM.MSG.DELETE", NULL, body, removed_answer);
   sweep->removed++;
   sweep->next = number + 1;
   sweep->due = link_clock() + ASK_EVERY;
   ask_frame(link, sweep);
 }
 
-static bool answers(const struct link *link, const natsMsg *message, const char *answer) {
-  return strcmp(broker_answer(&link->broker, message), answer) == 0;
+static bool is_gone(const char *text, size_t length) {
+  static const char gone[] = "\"err_code\":10037";
+  return memmem(text, length < 512 ? length : 512, gone, strlen(gone)) != NULL;
+}
+
+static void take_walk(const struct link *link, struct sweep *sweep, const char *text, size_t length) {
+  uint64_t number = is_gone(text, length) ? sweep->end + 1 : number_in(text, length);
+  if (number >= sweep->walk) {
+    step_walk(link, sweep, number);
+  } else {
+    sweep->walk = 0; /* it may not be asked */
+  }
 }
 
 bool sweep_take(struct link *link, struct sweep *sweep, const natsMsg *message) {
-  const char *text = natsMsg_GetData(message);
+  const char *text = natsMsg_GetData(message), *answer = broker_answer(&link->broker, message);
   size_t length = (size_t)natsMsg_GetDataLength(message);
-  if (answers(link, message, account_answer)) {
-    if (sweep->made != 0 && sweep->next == 0) {
-      take_account(link, sweep, text, length);
+  if (strcmp(answer, walk_answer) == 0) {
+    if (sweep->walk != 0) {
+      take_walk(link, sweep, text, length);
     }
     return true;
   }
-  if (answers(link, message, floor_answer)) {
-    if (sweep->until > 0 && sweep->next == 0) {
-      take_floor(link, sweep, text, length);
-    }
-    return true;
-  }
-  if (answers(link, message, frame_answer)) {
+  if (strcmp(answer, frame_answer) == 0) {
     if (sweep->next > 0 && sweep->until > 0) {
       take_frame(link, sweep, text, length);
     }
     return true;
   }
-  return answers(link, message, removed_answer);
+  return strcmp(answer, removed_answer) == 0;
 }
