@@ -22,6 +22,10 @@ struct link_state {
   int64_t since;           /* it is connected, or not, from then on */
   int64_t until;           /* it holds until then: both CLOCK_MONOTONIC ns; 0: there is no such link */
   uint64_t unacknowledged; /* messages that are on their way */
+  bool has_queue;          /* a source that knows of its work queue: */
+  uint64_t depth;          /* frames in it */
+  uint64_t unserved;       /* of these, those that no box is given */
+  double oldest_s;         /* the age of the first */
   char error[LINK_ERROR];  /* the last one, or "" */
   struct trouble trouble;  /* while it is not connected, or warns */
 };

@@ -249,6 +249,13 @@ def test_a_check_says_what_would_be_done(place):
         "stream FRAMES (frames.archive), consumer workers -> pipeline archive at /run/framed/archive.sock"]
 
 
+def test_the_daemon_is_named_by_the_environment_or_the_file(place, monkeypatch):
+    monkeypatch.setenv("FRAMED_SOCKET", "/run/other.sock")
+    text = GOOD + "mqtt: {server: mqtt://127.0.0.1:1883}\n"
+    assert "the daemon at /run/other.sock " in check(place, text).stdout
+    assert "the daemon at /run/named.sock " in check(place, text + "status: /run/named.sock\n").stdout
+
+
 @pytest.mark.parametrize("old,new,place_of_it,text", [
     ("overload: block", "overlaod: block", "4:27", "unknown key 'overlaod' in sink 'cam0'"),
     ("overload: block", "overload: keep", "4:37", "'overload' must be one of: block, drop, not 'keep'"),

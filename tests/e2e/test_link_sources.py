@@ -2,11 +2,12 @@
 
 import json
 import signal
+import subprocess
 import time
 
 import pytest
 
-from harness import Daemon, numbered, pipeline, slow_stage, wait_until, whole
+from harness import FRAMECTL, Daemon, environment, limit, numbered, pipeline, slow_stage, wait_until, whole
 from harness.nats import Link, Server, needs_nats
 
 # With ASan alone: libnats' own locks are not seen by TSan.
@@ -241,6 +242,11 @@ def is_there(nats, what):
         return None
 
 
+def framectl(daemon, *arguments):
+    return subprocess.run([FRAMECTL, "-s", daemon.socket, *arguments], capture_output=True, text=True, timeout=limit(20),
+                          env=environment(), check=False)
+
+
 def give(nats, count):
     """Takes frames from the queue as another box would, and never ends them."""
     for _ in range(count):
@@ -274,6 +280,10 @@ def test_frames_that_nobody_is_given_are_said(place, server):
         with Link(daemon, server, sources=source(), sinks=sink()) as link:
             wait_until(lambda: "the queue holds 2 frames that nobody is given" in (links(daemon).get("source", {}).get("error") or ""),
                        lambda: f"{nats.ask('CONSUMER.INFO.FRAMES.workers')}; {link.log}", 25)
+            told = links(daemon)["source"]["queue"]
+            assert (told["depth"], told["unserved"]) == (2, 2) and 3 < told["oldest_s"] < 100
+            assert "2 frames in its queue" in framectl(daemon, "status", "cam0").stdout
+            assert 'framed_link_queue_depth{pipeline="cam0",role="source"} 2\n' in daemon.metrics()
 
 
 def test_streams_are_made_with_their_bounds(place, server):

@@ -357,7 +357,8 @@ static struct settings *settings_new(const char *path) {
   if (settings) {
     settings->memory = 256 * MIB;
     settings->file = memory_copy(path, strlen(path));
-    set_default(&settings->status, "%s", "/run/framed/status.sock");
+    const char *named = getenv("FRAMED_SOCKET"); /* as for framectl */
+    set_default(&settings->status, "%s", named && named[0] ? named : "/run/framed/status.sock");
   }
   return settings && settings->file && settings->status ? settings : settings_free(settings);
 }

@@ -22,6 +22,11 @@ static char *make_word(struct link *link, bool gone) {
                                  standing->connected, "warns", standing->warns, "since_s",
                                  (double)(link_clock() - standing->since) / 1e9, "expires_s", gone ? 0 : HOLDS_S,
                                  "unacknowledged", (int)atomic_load(&link->in_flight), "error", standing->error);
+    if (document && standing->has_queue) {
+      json_object_set_new(document, "queue",
+                          json_pack("{s:I, s:I, s:f}", "depth", (json_int_t)standing->depth, "unserved",
+                                    (json_int_t)standing->unserved, "oldest_s", (double)standing->oldest_ns / 1e9));
+    }
     word = document ? json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(document);
   }

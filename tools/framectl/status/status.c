@@ -68,6 +68,7 @@ static void print_links(FILE *out, const char *before, const json_t *pipeline, b
     bool connected = json_is_true(json_object_get(link, "connected"));
     bool well = connected && !json_is_true(json_object_get(link, "warns"));
     const char *error = json_string_value(json_object_get(link, "error"));
+    const json_t *queue = json_object_get(link, "queue");
     char age[TEXT_ROOM];
     if (well && !all) {
       continue;
@@ -77,6 +78,11 @@ static void print_links(FILE *out, const char *before, const json_t *pipeline, b
     fprintf(out, "link (%s): %s for %s", role, connected ? "has its broker" : "its broker is unreachable",
             text_uptime(age, json_number_value(json_object_get(link, "since_s"))));
     text_colour_end(out, well ? COLOUR_NONE : COLOUR_RED, colour);
+    if (queue) {
+      fprintf(out, ", %lld frames in its queue (the oldest for %s)",
+              (long long)json_integer_value(json_object_get(queue, "depth")),
+              text_uptime(age, json_number_value(json_object_get(queue, "oldest_s"))));
+    }
     fprintf(out, ", %lld unacknowledged%s%s\n", (long long)json_integer_value(json_object_get(link, "unacknowledged")),
             !error ? ""
             : well ? "; last error: "
