@@ -74,7 +74,8 @@ class Tmux:
 
     def __init__(self, place, columns=100, rows=24):
         self.tmux = ["tmux", "-S", str(place / "tmux"), "-f", "/dev/null"]
-        subprocess.run([*self.tmux, "new-session", "-d", "-x", str(columns), "-y", str(rows), "sh"], check=True)
+        # Without the LINES and COLUMNS of readline in this process, which os.environ does not show.
+        subprocess.run([*self.tmux, "new-session", "-d", "-x", str(columns), "-y", str(rows), "sh"], check=True, env=dict(os.environ))
 
     def __enter__(self):
         return self

@@ -138,6 +138,9 @@ def convert_as_swscale(frame, before, after, width, height, matrix, levels):
         options += f":out_color_matrix={matrix}"
     if after in YUV:
         options += f":out_range={levels}"
+    if before in ("rgb24", "bgr24") and after in ("gray", "grayf32le"):  # for which ffmpeg 7.1 takes no matrix
+        luma = swscale(frame, before, width, height, (options + ":out_range=full", "yuv444p"))[:width * height]
+        return luma if after == "gray" else swscale(luma, "gray", width, height, ("flags=area", after))
     steps = [("flags=area", "gray")] if before == "grayf32le" else []
     steps += [(options, "gray" if after == "grayf32le" else after)]
     return swscale(frame, before, width, height, *steps, *([("flags=area", "grayf32le")] if after == "grayf32le" else []))
