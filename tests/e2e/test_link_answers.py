@@ -1,0 +1,61 @@
+"""framed-link and a server whose answers lack what they should hold."""
+
+import json
+import socket
+import threading
+
+import pytest
+
+from harness import Daemon, pipeline, wait_until
+from harness.nats import Link, needs_nats
+
+pytestmark = [*needs_nats, pytest.mark.memory]
+
+INFO = {"server_id": "x", "version": "2.9.10", "headers": True, "max_payload": 8 << 20, "jetstream": True}
+
+
+class Liar:
+    """Answers each request by what its subject begins with, behind "$JS.API."; else with an empty object."""
+
+    def __init__(self, answers):
+        self.answers = answers
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"nats://127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def __enter__(self):
+        threading.Thread(target=self.accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+    def accept(self):
+        try:
+            while True:
+                threading.Thread(target=self.serve, args=self.listener.accept()[:1], daemon=True).start()
+        except OSError:
+            pass
+
+    def serve(self, client):
+        client.sendall(b"INFO " + json.dumps(INFO).encode() + b"\r\n")
+        file, number = client.makefile("rb"), b"1"
+        for line in file:
+            words = line.split()
+            if words[:1] == [b"PING"]:
+                client.sendall(b"PONG\r\n")
+            elif words[:1] == [b"SUB"]:
+                number = words[-1]
+            elif words[:1] in ([b"PUB"], [b"HPUB"]):
+                file.read(int(words[-1]) + 2)
+                what = words[1].decode().removeprefix("$JS.API.")
+                body = json.dumps(next((answer for name, answer in self.answers.items() if what.startswith(name)), {})).encode()
+                client.sendall(b"MSG %s %s %d\r\n%s\r\n" % (words[2], number, len(body), body))
+
+
+@pytest.mark.parametrize("answers", [{}, {"STREAM.INFO": {"type": "io.nats.jetstream.api.v1.stream_info_response"}}], ids=["empty", "type"])
+def test_an_answer_without_a_configuration_is_said(place, answers):
+    both = {"source": {"protocol": "native"}, "sink": {"protocol": "native"}}
+    with Liar(answers) as server, Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [64]}, **both)}) as daemon:
+        with Link(daemon, server, sources={"cam0": {"stream": "FRAMES", "consumer": "workers"}}) as link:
+            wait_until(lambda: "what the server says of stream FRAMES makes no sense" in link.log, lambda: link.log, 20)
+            assert link.process.poll() is None
