@@ -1,6 +1,6 @@
 /*
- * What the routes of the status server share: status.c has the table, routes_frames.c the routes that show frames (traces and
- * pictures).
+ * What the routes of the status server share (routes.c). status.c has the table, routes_frames.c the routes that show frames
+ * (traces and pictures).
  */
 #ifndef FRAMED_STATUS_ROUTES_H
 #define FRAMED_STATUS_ROUTES_H
