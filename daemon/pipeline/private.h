@@ -385,7 +385,9 @@ bool pipeline_move(struct pipeline *pipeline, enum pipeline_happening happening)
 
 /* watch.c: rates and latencies begin anew, as what was measured before says nothing of what comes. */
 void pipeline_forget_readings(struct pipeline *pipeline);
-/* watch.c: that no frame comes, in the words of now; with a count of 0 one does. */
+/* silence.c: with each reading. */
+void pipeline_watch_silence(struct pipeline *pipeline, int64_t now);
+/* silence.c: that no frame comes, in the words of now; with a count of 0 one does. */
 const struct trouble *pipeline_silence(struct pipeline *pipeline);
 /* watch.c: it starts, and what was before is not watched. */
 void pipeline_watch_begin(struct pipeline *pipeline);

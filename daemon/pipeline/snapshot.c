@@ -351,6 +351,17 @@ static void fill_figures(const struct pipeline *pipeline, struct pipeline_snapsh
   }
 }
 
+const char *pipeline_waits_for(const struct pipeline *pipeline) {
+  if (pipeline->state == PIPELINE_WAITING) {
+    return pipeline->trouble.text;
+  }
+  if (pipeline_shown_state(pipeline) != PIPELINE_WAITING) {
+    return "";
+  }
+  const struct outputs *late = pipeline->outputs && outputs_is_late(pipeline->outputs) ? pipeline->outputs : pipeline->record;
+  return outputs_cause((struct outputs *)(uintptr_t)late, OUTPUT_LATE)->text;
+}
+
 void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
   const struct frame_format *output = gpu_chain_output(pipeline->chain);
   memset(snapshot, 0, sizeof *snapshot);

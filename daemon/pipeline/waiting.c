@@ -57,14 +57,3 @@ void pipeline_replace_waiting(struct pipeline *pipeline, const struct pipeline *
 }
 
 bool pipeline_continues(const struct pipeline *pipeline) { return pipeline->continues; }
-
-const char *pipeline_waits_for(const struct pipeline *pipeline) {
-  if (pipeline->state == PIPELINE_WAITING) {
-    return pipeline->trouble.text;
-  }
-  if (pipeline_shown_state(pipeline) != PIPELINE_WAITING) {
-    return "";
-  }
-  const struct outputs *late = pipeline->outputs && outputs_is_late(pipeline->outputs) ? pipeline->outputs : pipeline->record;
-  return outputs_cause((struct outputs *)(uintptr_t)late, OUTPUT_LATE)->text;
-}

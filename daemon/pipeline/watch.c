@@ -1,70 +1,12 @@
 /*
- * What goes wrong with a pipeline and only time tells: whether frames that should come stay away, whether the sink still loses
- * results, and whether frames get through again after an error. Looked at with each reading, every two seconds.
+ * Troubles of a pipeline that only time shows: frames that should come stay away (silence.c), the sink still loses results,
+ * frames get through again after an error. Looked at with each reading, every two seconds.
  */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "daemon/base/log.h"
 #include "daemon/pipeline/private.h"
-
-static double watch_seconds(int64_t ns) { return (double)ns / (double)NS_PER_S; }
-
-/* -- silence ---------------------------------------------------------------------------------------------------------- */
-
-/* How long may pass without a frame: what the source says, or three frames of a file that is read at a pace, in which a busy
- * machine is no silence. 0: nobody knows. */
-static int64_t frame_expected(const struct config_source *source) {
-  int64_t periods = source->rate > 0 && source->rate < 3 ? (int64_t)(3 * (double)NS_PER_S / source->rate) : NS_PER_S;
-  bool paced = source->endpoint == CONFIG_FILE && source->rate > 0;
-  return source->expect_ns > 0 || !paced ? source->expect_ns : periods;
-}
-
-/* A producer that was turned away since the last frame is the reason that somebody looks for. */
-static void describe_silence(struct pipeline *pipeline) {
-  const struct refusal *refusal = &inputs_refusals(pipeline->inputs)->last;
-  bool is_refused = refusal->at > pipeline_last_in(pipeline), connected = inputs_producers(pipeline->inputs) > 0;
-  const char *remedy = is_refused && refusal->remedy[0] ? refusal->remedy
-                       : connected ? "see what the producer waits for, and whether the camera still delivers"
-                                   : "start its producer";
-  trouble_describe(&pipeline->silence, remedy, "no frame comes, and %.3g s is what `expect` of its source allows: %s%s%s",
-                   watch_seconds(frame_expected(&pipeline->config->source)),
-                   connected    ? "its producer is connected"
-                   : is_refused ? ""
-                                : "no producer is connected",
-                   connected && is_refused ? ", and " : "", is_refused ? refusal->text : "");
-}
-
-static void fall_silent(struct pipeline *pipeline, int64_t now, int64_t heard) {
-  trouble_repeat(&pipeline->silence, now, 1);
-  describe_silence(pipeline);
-  pipeline->silence.since = heard;
-  log_event(LOG_SILENT, pipeline->config->name, "for %.3g s %s", watch_seconds(now - heard), pipeline->silence.text);
-}
-
-const struct trouble *pipeline_silence(struct pipeline *pipeline) {
-  if (pipeline->silence.count > 0) {
-    describe_silence(pipeline);
-  }
-  return &pipeline->silence;
-}
-
-static void watch_silence(struct pipeline *pipeline, int64_t now) {
-  int64_t expected = frame_expected(&pipeline->config->source), last = pipeline_last_in(pipeline);
-  enum session_waiting waiting = pipeline_waiting(pipeline);
-  bool is_held_up = waiting == WAITING_FOR_READER || waiting == WAITING_FOR_GPU || waiting == WAITING_FOR_RESUME;
-  if (pipeline->state != PIPELINE_RUNNING || inputs_ended(pipeline->inputs) || is_held_up) { /* that none comes is no silence */
-    pipeline->watch.heard = now;
-  }
-  int64_t heard = last > pipeline->watch.heard ? last : pipeline->watch.heard;
-  if (pipeline->silence.count > 0 && last > pipeline->silence.since) {
-    log_event(LOG_HEARD, pipeline->config->name, "frames come again, after %.3g s without one",
-              watch_seconds(last - pipeline->silence.since));
-    trouble_mend(&pipeline->silence);
-  } else if (pipeline->silence.count == 0 && expected > 0 && now - heard > expected) {
-    fall_silent(pipeline, now, heard);
-  }
-}
 
 /* -- errors that are over ------------------------------------------------------------------------------------------- */
 
@@ -125,7 +67,7 @@ static struct watch_counts counts_of(const struct ledger *ledger) {
 static void pipeline_watch(struct pipeline *pipeline, int64_t now) {
   struct ledger ledger;
   pipeline_ledger(pipeline, &ledger);
-  watch_silence(pipeline, now);
+  pipeline_watch_silence(pipeline, now);
   if (pipeline->state == PIPELINE_RUNNING && ledger.fates[FATE_EMITTED] > pipeline->watch.sink.emitted) {
     trouble_mend(&pipeline->trouble); /* a frame that the device failed with is past as soon as others get through */
   }
