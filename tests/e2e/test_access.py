@@ -100,7 +100,7 @@ def test_frames_are_shown_to_those_who_may_use_them(place, source, sink):
         assert code(port, "/v1/trace?seconds=0.1") == code(port, f"/v1/pipelines/cam0/live?side={wrong}") == 403
         assert code(port, "/metrics") == code(port, "/v1/health") == code(port, "/v1/live") == 200
         status = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/status"))
-        assert list(status["pipelines"]) == ["free"] and status["hidden"] == {"cam0": {"state": "running"}}
+        assert list(status["pipelines"]) == ["free"] and status["hidden"] == {"cam0": {"state": "running", "condition": "running"}}
         text = urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/config").read().decode()
         assert "  free:\n" in text and "cam0" not in text
         assert set(daemon.status()["pipelines"]) == {"cam0", "free"} and daemon.status()["hidden"] == {}

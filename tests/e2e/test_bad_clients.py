@@ -282,7 +282,7 @@ def test_without_free_descriptors_clients_are_refused_and_the_daemon_recovers(pl
 def test_an_idle_daemon_without_free_descriptors_sleeps(place):
     """Connections that wait in the backlog must not keep the loop busy."""
     def few_descriptors():
-        resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
 
     with Daemon(place, {"cam0": pipeline(FORMAT)}, before=few_descriptors, limits={"readers_per_user": 0}) as daemon:
         crowd = [Reader(daemon.path("cam0", "sink")) for _ in range(60)]
