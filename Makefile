@@ -136,7 +136,7 @@ shared_objects := $(call objects,daemon/measure/ledger.c daemon/measure/overlap.
 link_objects := $(call objects,$(link_sources) $(addprefix tools/framectl/common/,problem.c progress.c text.c http.c reply.c daemon.c)) \
                 $(config_objects) $(client_objects)
 # Besides its own files, what framebench shares with framectl and the daemon.
-framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,$(addprefix common/,problem.c progress.c text.c http.c reply.c daemon.c) \
+framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,$(addprefix common/,problem.c progress.c text.c http.c reply.c daemon.c forecast.c) \
                       status/view.c) daemon/measure/histogram.c daemon/measure/diagnosis.c daemon/measure/advice.c daemon/wire/y4m.c) $(shared_objects) \
                       $(client_objects)
 
@@ -256,6 +256,8 @@ $(whole): $(daemon_objects) $(gpu_objects) $(config_objects)
 	$(call quiet,AR)$(AR) rcs $@ $^
 rooms := $(filter-out %.c,$(notdir $(wildcard daemon/*)))
 $(foreach room,$(rooms) flow,$(eval unit_layers_$(room) := $(whole)))
+# The diagnosis is compared with the forecasts that tools make of it.
+unit_layers_measure += $(call objects,tools/framectl/common/forecast.c)
 unit_layers_gpu    := $(gpu_objects) $(call objects,tests/gpu/cases.c tests/gpu/compare.c)
 unit_layers_model  := $(gpu_objects)
 unit_layers_libframed := $(client_objects)

@@ -1,6 +1,6 @@
 /*
  * The arithmetic of overlap: what a pipeline's slots can win from copies and kernels that run at once. The daemon's status,
- * framectl and framebench all take it from here; nothing in it reads or writes anything.
+ * framectl and framebench all use it; nothing in it reads or writes anything.
  *
  * The model: three engines in a row (copy in, kernel, copy out), each serving one frame at a time, in order; the kernel's may
  * serve several (CPU workers). A slot carries one frame at a time: its next copy in waits for its last copy out, and for the
@@ -16,20 +16,8 @@
 
 #include <stdint.h>
 
-#define OVERLAP_ENGINE_LIST(X)                                                                                                 \
-  X(H2D, "h2d", "copy in")                                                                                                     \
-  X(KERNEL, "kernel", "kernel")                                                                                                \
-  X(D2H, "d2h", "copy out")
-
-enum overlap_engine {
-#define X(name, key, title) OVERLAP_##name,
-  OVERLAP_ENGINE_LIST(X)
-#undef X
-      OVERLAP_ENGINES
-};
-
-extern const char *const overlap_engine_keys[OVERLAP_ENGINES];   /* "h2d" */
-extern const char *const overlap_engine_titles[OVERLAP_ENGINES]; /* "copy in" */
+/* In the order in which a frame passes them. */
+enum overlap_engine { OVERLAP_H2D, OVERLAP_KERNEL, OVERLAP_D2H, OVERLAP_ENGINES };
 
 enum { OVERLAP_MAX_SLOTS = 64, OVERLAP_UNLIMITED = 0 };
 
@@ -46,8 +34,6 @@ struct overlap_work {
   double alone;      /* with one slot: from frame to frame, if that was measured; 0: what the rest comes to */
   unsigned slots;    /* 1 to OVERLAP_MAX_SLOTS, or OVERLAP_UNLIMITED: no frame ever waits for a slot */
 };
-
-/* -- figures that need no timeline -------------------------------------------------------------------------------- */
 
 double overlap_services(const double service[OVERLAP_ENGINES]); /* their sum */
 /* The service times of one frame together. */
@@ -66,45 +52,14 @@ double overlap_ideal_speedup(const struct overlap_work *work);
  * had pauses in it. */
 double overlap_ratio(double wall, double sum);
 
-/* -- the timeline --------------------------------------------------------------------------------------------------- */
+/* -- what timelines are made of (tools/framectl/common/forecast.h) ---------------------------------------------------- */
 
-struct overlap_span {
-  double begin, end;
-};
-
-struct overlap_frame {
-  uint64_t number; /* from 0 */
-  unsigned slot;   /* with OVERLAP_UNLIMITED the frame's number modulo OVERLAP_MAX_SLOTS, for want of any */
-  struct overlap_span spans[OVERLAP_ENGINES];
-};
-
-struct overlap_timeline { /* to start by overlap_start(); its fields are overlap.c's own */
-  struct overlap_work work;
-  uint64_t next;
-  double host_free, copy_in_free, copy_out_free;
-  double kernel_free[OVERLAP_MAX_SLOTS], slot_free[OVERLAP_MAX_SLOTS];
-};
-
-void overlap_start(struct overlap_timeline *timeline, const struct overlap_work *work);
-/* When the next frame is served, frame by frame without end. */
-struct overlap_frame overlap_next(struct overlap_timeline *timeline);
-/* From the first copy in to the last copy out of so many frames. */
-double overlap_wall(const struct overlap_work *work, uint64_t frames);
-
-/* -- the plan ------------------------------------------------------------------------------------------------------- */
-
-struct overlap_plan {
-  double serial;            /* wall with one slot */
-  double wall;              /* wall with the work's slots */
-  double speedup;           /* serial / wall; 1 if there is no work */
-  double ratio;             /* overlap_ratio() of the wall */
-  double ideal_speedup;     /* of frames without end, without turnaround */
-  double bound;             /* wall that no number of slots beats */
-  double bound_speedup;     /* serial / bound */
-  unsigned slots_for_bound; /* the fewest that reach it; 0: more than OVERLAP_MAX_SLOTS */
-};
-
-/* `frames` is 1 or more. Takes time in proportion to frames x slots_for_bound. */
-struct overlap_plan overlap_plan(const struct overlap_work *work, uint64_t frames);
+/* The work with the times that are known of a single slot: its services take no longer than its measured round, and the
+ * turnaround is the rest. Other work as it is. */
+struct overlap_work overlap_settled(const struct overlap_work *work);
+/* How many kernels run at once: 1 to OVERLAP_MAX_SLOTS. */
+unsigned overlap_kernels(const struct overlap_work *work);
+/* How long an engine that has begun with a frame takes no other. */
+double overlap_taken(const struct overlap_work *work, enum overlap_engine engine);
 
 #endif

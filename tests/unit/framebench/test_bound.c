@@ -1,6 +1,6 @@
 /* The bound of a row, and what it is said to be bound by. */
-#include "daemon/measure/overlap.h"
 #include "tools/framebench/overlap/overlap.h"
+#include "tools/framectl/common/forecast.h"
 
 #include <string.h>
 
@@ -10,7 +10,7 @@ enum { MANY = 2000 };
 
 /* A row as the engine would make it: all that is waited for is on the device, but for the turnaround. */
 static json_t *row_of(const struct overlap_work *work, const char *way) {
-  double us = overlap_wall(work, MANY) / MANY;
+  double us = forecast_wall(work, MANY) / MANY;
   double held = overlap_sum(work) + work->turnaround + work->host;
   double wait = us * work->slots > held ? us * work->slots - held : 0;
   return json_pack("{s:i, s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "bytes", 4096, "kernel", "affine",

@@ -3,6 +3,7 @@
 
 #include "tests/unit/measure/figures.h"
 #include "tests/unit/runner.h"
+#include "tools/framectl/common/forecast.h"
 
 START_TEST(the_longest_engine_bounds_a_full_pipeline) {
   const struct diagnosis_figures figures[] = {full(80, 20, 70, 3, 80), full(20, 80, 70, 3, 80), full(20, 70, 80, 3, 80)};

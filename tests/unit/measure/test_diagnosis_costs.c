@@ -1,12 +1,13 @@
 /* What other slots would do to a pipeline, and one alone: foretold from what the warm-up measured of its costs. */
 #include "tests/unit/measure/figures.h"
 #include "tests/unit/runner.h"
+#include "tools/framectl/common/forecast.h"
 
 static double pace_with(const struct overlap_work *work, unsigned slots) {
   enum { MANY = 2000 };
   struct overlap_work other = *work;
   other.slots = slots;
-  return overlap_wall(&other, MANY) / MANY;
+  return forecast_wall(&other, MANY) / MANY;
 }
 
 static double foretold(const struct diagnosis_figures *figures, unsigned slots) {

@@ -8,6 +8,7 @@
 
 #include "daemon/measure/diagnosis.h"
 #include "gpu/gpu.h"
+#include "tools/framectl/common/forecast.h"
 #include "tools/framectl/common/problem.h"
 
 enum engine_completion {
@@ -82,7 +83,7 @@ int64_t engine_pause(unsigned timed_one_in, int64_t now, int64_t ns);
 /* Waits that long before a run of so many microseconds, or somewhat more. */
 void engine_pause_for(unsigned timed_one_in, double us);
 
-/* The ideal of the figures' own service times with so many slots, in microseconds a frame: overlap_wall() of many frames by
+/* The ideal of the figures' own service times with so many slots, in microseconds a frame: forecast_wall() of many frames by
  * their number. `kernels` as in struct overlap_work. `copy`: what a copy of a frame takes while both directions of the link
  * are busy, or 0; with more than one slot, in which case the ideal has them busy, no copy's service counts as less. */
 double engine_ideal(const struct engine_figures *figures, unsigned slots, unsigned kernels, double copy);

@@ -52,7 +52,7 @@ double engine_ideal(const struct engine_figures *figures, unsigned slots, unsign
   if (slots > 1 && figures->timed > 0 && !figures->side_by_side) {
     raise_copies(&work, copy);
   }
-  return overlap_wall(&work, MANY) / MANY;
+  return forecast_wall(&work, MANY) / MANY;
 }
 
 /* -- chains --------------------------------------------------------------------------------------------------------- */

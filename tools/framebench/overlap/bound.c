@@ -3,6 +3,7 @@
  */
 #include "daemon/measure/diagnosis.h"
 #include "tools/framebench/overlap/overlap.h"
+#include "tools/framectl/common/forecast.h"
 
 #include <string.h>
 
@@ -60,7 +61,7 @@ static const char *name_of_bound(const struct overlap_work *work) {
 void overlap_bound(json_t *row, unsigned kernels) {
   const struct diagnosis_figures figures = figures_of(row, kernels);
   const struct overlap_work work = diagnosis_work(&figures);
-  double bound = overlap_wall(&work, MANY) / MANY;
+  double bound = forecast_wall(&work, MANY) / MANY;
   if (json_object_get(row, "ideal_us")) {
     json_object_set_new(row, "bound_us", json_real(bound));
     json_object_set_new(row, "of_bound", json_real(bound / number(row, "us")));

@@ -13,6 +13,7 @@
 #include "tools/framebench/overlap/cuda_overlap.h"
 #include "tools/framebench/overlap/intervals.h"
 #include "tools/framebench/overlap/workload.h"
+#include "tools/framectl/common/forecast.h"
 
 #if __has_include(<cupti.h>)
 #include <cupti.h>

@@ -12,6 +12,7 @@
 #include "tools/framebench/common/engine.h"
 #include "tools/framebench/overlap/overlap.h"
 #include "tools/framebench/overlap/workload.h"
+#include "tools/framectl/common/forecast.h"
 #ifdef FRAMED_CUDA
 #include "tools/framebench/common/cuda_bare.h"
 #include "tools/framebench/limits/limits.h"

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "tools/framectl/common/forecast.h"
 #include "tools/framectl/common/text.h"
 #include "tools/framectl/doctor/timeline.h"
 
@@ -96,7 +97,7 @@ static bool print_timeline(FILE *out, const struct plan_request *request, unsign
   return true;
 }
 
-static void print_slots_for_bound(FILE *out, const struct overlap_plan *plan) {
+static void print_slots_for_bound(FILE *out, const struct forecast_plan *plan) {
   if (plan->slots_for_bound == 0) {
     fprintf(out, "not reached with %d slots", OVERLAP_MAX_SLOTS);
   } else {
@@ -104,7 +105,7 @@ static void print_slots_for_bound(FILE *out, const struct overlap_plan *plan) {
   }
 }
 
-static void print_verdict(FILE *out, const struct plan_request *request, const struct overlap_plan *plan) {
+static void print_verdict(FILE *out, const struct plan_request *request, const struct forecast_plan *plan) {
   char wall[TEXT_ROOM], serial[TEXT_ROOM], bound[TEXT_ROOM];
   if (request->work.slots == 1) {
     fprintf(out, "%s: one slot takes one %s after the other, so that no work is hidden behind other work\n",
@@ -126,7 +127,7 @@ static void add_slots(struct table *table, const struct plan_request *request, u
   char text[TEXT_ROOM];
   struct overlap_work work = request->work;
   work.slots = slots;
-  double wall = overlap_wall(&work, request->frames), frames = (double)request->frames;
+  double wall = forecast_wall(&work, request->frames), frames = (double)request->frames;
   double hidden = overlap_ratio(wall, frames * overlap_sum(&work));
   enum text_colour colour = slots == request->work.slots ? COLOUR_BOLD : COLOUR_NONE;
   table_cell(table, colour, "%s%u", slots == request->work.slots ? "* " : "", slots);
@@ -134,7 +135,7 @@ static void add_slots(struct table *table, const struct plan_request *request, u
   table_cell(table, colour, "%s", text_duration(text, wall / frames));
   table_cell(table, colour, "%s", wall > 0 ? text_rate(text, frames * 1e6 / wall) : "-");
   work.slots = 1;
-  table_cell(table, colour, "%.2f", wall > 0 ? overlap_wall(&work, request->frames) / wall : 1);
+  table_cell(table, colour, "%.2f", wall > 0 ? forecast_wall(&work, request->frames) / wall : 1);
   table_cell(table, colour, "%.1f %%", hidden * 100);
 }
 
@@ -153,7 +154,7 @@ static bool print_slots(FILE *out, const struct plan_request *request, bool colo
 }
 
 bool plan_report_text(FILE *out, const struct plan_request *request, unsigned columns, bool colour) {
-  struct overlap_plan plan = overlap_plan(&request->work, request->frames);
+  struct forecast_plan plan = forecast_plan(&request->work, request->frames);
   print_work(out, request);
   if (!print_timeline(out, request, columns, colour)) {
     return false;
@@ -180,7 +181,7 @@ static json_t *slots_json(const struct plan_request *request) {
   struct overlap_work work = request->work;
   double frames = (double)request->frames, serial = 0;
   for (work.slots = 1; work.slots <= MOST_SLOTS; work.slots++) {
-    double wall = overlap_wall(&work, request->frames);
+    double wall = forecast_wall(&work, request->frames);
     serial = work.slots == 1 ? wall : serial;
     json_array_append_new(list,
                           json_pack("{s:i, s:f, s:f, s:f}", "slots", (int)work.slots, "wall_us", wall, "speedup",
@@ -191,10 +192,10 @@ static json_t *slots_json(const struct plan_request *request) {
 
 static json_t *timeline_json(const struct plan_request *request) {
   json_t *list = json_array();
-  struct overlap_timeline timeline;
-  overlap_start(&timeline, &request->work);
+  struct forecast_timeline timeline;
+  forecast_start(&timeline, &request->work);
   for (uint64_t i = 0; i < request->frames && i < MOST_JSON_FRAMES; i++) {
-    struct overlap_frame frame = overlap_next(&timeline);
+    struct overlap_frame frame = forecast_next(&timeline);
     json_t *entry = json_pack("{s:I, s:i}", "frame", (json_int_t)frame.number, "slot", (int)frame.slot);
     for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
       json_object_set_new(entry, overlap_engine_keys[engine],
@@ -206,7 +207,7 @@ static json_t *timeline_json(const struct plan_request *request) {
 }
 
 bool plan_report_json(FILE *out, const struct plan_request *request) {
-  struct overlap_plan plan = overlap_plan(&request->work, request->frames);
+  struct forecast_plan plan = forecast_plan(&request->work, request->frames);
   json_t *document = json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:i, s:o, s:o}", "work", work_json(request),
                                "serial_us", plan.serial, "wall_us", plan.wall, "speedup", plan.speedup, "ratio", plan.ratio,
                                "ideal_speedup", plan.ideal_speedup, "bound_us", plan.bound, "bound_speedup", plan.bound_speedup,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/framectl/common/forecast.h"
 #include "tools/framectl/common/text.h"
 
 enum { TITLE_COLUMNS = 10, LEAST_COLUMNS = 16, LEAST_A_FRAME = 3, IDLE = 0 };
@@ -23,7 +24,7 @@ static unsigned columns_for_time(unsigned columns) {
 uint64_t timeline_frames(const struct overlap_work *work, uint64_t frames, unsigned columns) {
   double period = overlap_period(work);
   uint64_t shown = 1;
-  while (shown < frames && overlap_wall(work, shown + 1) * LEAST_A_FRAME <= period * columns_for_time(columns)) {
+  while (shown < frames && forecast_wall(work, shown + 1) * LEAST_A_FRAME <= period * columns_for_time(columns)) {
     shown++;
   }
   return shown;
@@ -43,10 +44,10 @@ static void paint(struct canvas *canvas, int engine, const struct overlap_span *
 }
 
 static void paint_all(struct canvas *canvas, const struct overlap_work *work, uint64_t frames) {
-  struct overlap_timeline timeline;
-  overlap_start(&timeline, work);
+  struct forecast_timeline timeline;
+  forecast_start(&timeline, work);
   for (uint64_t i = 0; i < frames; i++) {
-    struct overlap_frame frame = overlap_next(&timeline);
+    struct overlap_frame frame = forecast_next(&timeline);
     for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
       paint(canvas, engine, &frame.spans[engine], frame.number);
     }
@@ -81,7 +82,7 @@ static void print_axis(FILE *out, const struct canvas *canvas) {
 
 bool timeline_draw(FILE *out, const struct overlap_work *work, uint64_t frames, unsigned columns, bool colour) {
   struct canvas canvas = {.columns = columns_for_time(columns),
-                          .wall = overlap_wall(work, frames),
+                          .wall = forecast_wall(work, frames),
                           .slots = work->slots != OVERLAP_UNLIMITED ? work->slots : OVERLAP_MAX_SLOTS};
   canvas.cells = calloc((size_t)OVERLAP_ENGINES * canvas.columns, sizeof *canvas.cells);
   if (!canvas.cells) {
