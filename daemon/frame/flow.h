@@ -29,9 +29,10 @@ struct tap {
 /* A device, as the frames there know it. */
 struct flow_device {
   unsigned number;
-  _Atomic int64_t *completion; /* CLOCK_MONOTONIC ns of its last completion, of whatever session */
-  struct retry *retry;         /* all devices' */
-  unsigned *producers;         /* the control loop's: who is connected to sessions there */
+  _Atomic int64_t *completion;    /* CLOCK_MONOTONIC ns of its last completion, of whatever session */
+  const _Atomic int64_t *slowest; /* ns that the slowest session's frame took there in its warm-up; NULL: not known */
+  struct retry *retry;            /* all devices' */
+  unsigned *producers;            /* the control loop's: who is connected to sessions there */
 };
 
 /* Stages that take the place of others have the next number, and a result may wait in spite of as many changes. */

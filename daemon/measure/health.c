@@ -11,6 +11,9 @@
 #define SHORTEST      (100 * NS_PER_MS)
 #define CANARY_PERIOD NS_PER_S
 
+/* How many times as long as in its warm-up a frame may take: others were not on the device then. */
+enum { WARM_UP_FACTOR = 5 };
+
 const char *const health_reason_names[HEALTH_REASON_COUNT] = {
 #define X(name, text, meaning) [HEALTH_##name] = text,
     HEALTH_REASONS(X)
@@ -19,11 +22,17 @@ const char *const health_reason_names[HEALTH_REASON_COUNT] = {
 
 static int64_t health_later(int64_t a, int64_t b) { return a > b ? a : b; }
 
+int64_t health_patience(int64_t timeout_ns, int64_t alone_ns) { return health_later(timeout_ns, WARM_UP_FACTOR * alone_ns); }
+
 int64_t health_limit(int64_t timeout_ns) { return health_later(timeout_ns / 2, SHORTEST); }
 
 int64_t health_period(int64_t timeout_ns) {
   int64_t limit = health_limit(timeout_ns);
   return limit < CANARY_PERIOD ? limit : CANARY_PERIOD;
+}
+
+int64_t health_device_limit(const struct health_moment *moment, const struct health_device *device) {
+  return health_later(moment->limit, health_patience(0, device->work.alone) / 2);
 }
 
 /* -- verdicts -------------------------------------------------------------------------------------------------- */
@@ -84,6 +93,7 @@ static void judge_canary(const struct health_moment *moment, const struct health
 
 void health_of_device(const struct health_moment *moment, const struct health_device *device, struct health_item *item) {
   const struct health_work *work = &device->work;
+  const int64_t limit = health_device_limit(moment, device);
   char name[HEALTH_NAME];
   snprintf(name, sizeof name, "%u", device->number);
   health_begin(item, HEALTH_DEVICE, name);
@@ -91,10 +101,10 @@ void health_of_device(const struct health_moment *moment, const struct health_de
     health_condemn(item, moment->now - health_later(device->completed, device->probed), "it failed: %s", device->fault);
   } else if (work->frames == 0) {
     judge_canary(moment, device, item);
-  } else if (stillness(moment, device, work) > moment->limit) {
+  } else if (stillness(moment, device, work) > limit) {
     health_condemn(item, stillness(moment, device, work),
                    "nothing has come back from it for %.3g s with %" PRIu64 " frame%s there, and %.3g s is the limit",
-                   seconds(stillness(moment, device, work)), work->frames, plural(work->frames), seconds(moment->limit));
+                   seconds(stillness(moment, device, work)), work->frames, plural(work->frames), seconds(limit));
   }
 }
 
@@ -114,14 +124,15 @@ void health_of_left_out(const struct health_moment *moment, unsigned number, int
 void health_of_pipeline(const struct health_moment *moment, const char *name, const struct health_device *device,
                         const struct health_work *work, struct health_item *item) {
   health_begin(item, HEALTH_PIPELINE, name);
+  const int64_t limit = health_device_limit(moment, device);
   int64_t own = moment->now - health_later(work->since, moment->awake);
   if (work->frames == 0) {
     return;
   }
-  if (stillness(moment, device, work) > moment->limit) {
+  if (stillness(moment, device, work) > limit) {
     health_condemn(item, own, "its %" PRIu64 " frame%s on device %u did not come back for %.3g s, and %.3g s is the limit",
-                   work->frames, plural(work->frames), device->number, seconds(own), seconds(moment->limit));
-  } else if (own > HEALTH_OTHERS_EXCUSE * moment->limit) {
+                   work->frames, plural(work->frames), device->number, seconds(own), seconds(limit));
+  } else if (own > HEALTH_OTHERS_EXCUSE * limit) {
     health_condemn(item, own, "its %" PRIu64 " frame%s on device %u did not come back for %.3g s, while those of others did",
                    work->frames, plural(work->frames), device->number, seconds(own));
   }

@@ -3,7 +3,8 @@
  * is well while, besides, every pipeline does its job, which `/v1/health` and the metrics follow.
  *
  * A device is healthy while frames, or its canary where no frame comes, get through it within the limit, which is half of
- * `gpu.timeout`: an answer comes before the device is given up for lost. A pipeline with nothing on a device (idle, paused,
+ * `gpu.timeout`: an answer comes before the device is given up for lost. Where frames take longer than that by themselves, the
+ * limit follows what the warm-up measured. A pipeline with nothing on a device (idle, paused,
  * drained, waiting for a reader) makes nothing unhealthy. The judgement only computes: what is known comes in, times are
  * CLOCK_MONOTONIC ns.
  */
@@ -20,6 +21,9 @@ enum { HEALTH_WHY = 320, HEALTH_NAME = 72 };
 /* How many limits frames may take where those of others complete meanwhile. */
 enum { HEALTH_OTHERS_EXCUSE = 5 };
 
+/* After what time without a completion a device is given up, where the slowest frame took `alone_ns` in its warm-up (0: not
+ * known): `gpu.timeout`, or a multiple of that frame if that is longer. */
+int64_t health_patience(int64_t timeout_ns, int64_t alone_ns);
 /* The time within which a frame or a canary has to come back, for that `gpu.timeout`. */
 int64_t health_limit(int64_t timeout_ns);
 /* How often a device gets a canary where no frame comes. */
@@ -36,6 +40,7 @@ struct health_moment {
 struct health_work {
   uint64_t frames;
   int64_t since; /* of the session that waits longest: when a frame of it last came back, or went there with none of it there */
+  int64_t alone; /* what a frame of the slowest session took in its warm-up, whether or not one is there; 0: not known */
 };
 
 struct health_device {
@@ -69,6 +74,9 @@ enum health_reason {
 };
 
 extern const char *const health_reason_names[HEALTH_REASON_COUNT];
+
+/* The time within which a frame has to come back from that device. */
+int64_t health_device_limit(const struct health_moment *moment, const struct health_device *device);
 
 /* -- the judgement of one -------------------------------------------------------------------------------------- */
 

@@ -51,6 +51,8 @@ struct engine *engine_close(struct engine *engine);
 struct gpu_device *engine_device(const struct engine *engine, unsigned index);
 /* Where the lanes note the time of that device's last completion (CLOCK_MONOTONIC ns); NULL if it was not opened. */
 _Atomic int64_t *engine_completion(const struct engine *engine, unsigned index);
+/* What a frame of the slowest pipeline on that device took in its warm-up, for the lanes; 0: not known. */
+_Atomic int64_t *engine_slowest(const struct engine *engine, unsigned index);
 /* How long its copy engines and kernels have worked for all pipelines: us, for each of enum overlap_engine. */
 double *engine_served(const struct engine *engine, unsigned index);
 /* The machine's processors, as the server saw them at its last tick. */

@@ -45,6 +45,11 @@ _Atomic int64_t *engine_completion(const struct engine *engine, unsigned index) 
   return opened ? &opened->completion : NULL;
 }
 
+_Atomic int64_t *engine_slowest(const struct engine *engine, unsigned index) {
+  struct opened *opened = engine_find_opened(engine, index);
+  return opened ? &opened->slowest : NULL;
+}
+
 double *engine_served(const struct engine *engine, unsigned index) {
   struct opened *opened = engine_find_opened(engine, index);
   return opened ? opened->served : NULL;

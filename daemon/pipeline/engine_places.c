@@ -71,8 +71,11 @@ static void choose_devices(struct engine *engine, struct placement_device *devic
     struct opened *opened = &engine->devices[at];
     chosen[place->count] = at;
     devices[at].is_open = false;
-    place->on[place->count] = (struct flow_device){
-        .number = opened->index, .completion = &opened->completion, .retry = &engine->retry, .producers = &opened->producers};
+    place->on[place->count] = (struct flow_device){.number = opened->index,
+                                                   .completion = &opened->completion,
+                                                   .slowest = &opened->slowest,
+                                                   .retry = &engine->retry,
+                                                   .producers = &opened->producers};
   }
   for (unsigned i = 0; i < place->count; i++) {
     devices[chosen[i]].is_open = true;

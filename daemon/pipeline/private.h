@@ -32,6 +32,7 @@ struct opened {
   unsigned index;
   struct gpu_device *device;
   _Atomic int64_t completion;     /* written by the lanes */
+  _Atomic int64_t slowest;        /* written by the check-up: what its slowest frame took in the warm-up */
   double served[OVERLAP_ENGINES]; /* us that its engines worked for all pipelines, up to their last readings */
   _Atomic size_t load;            /* bytes a frame of the sessions on it */
   unsigned producers;

@@ -7,6 +7,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/frame/retry.h"
+#include "daemon/measure/health.h"
 #include "daemon/pipeline/private.h"
 
 static void log_share(const struct pipeline *pipeline) {
@@ -18,6 +19,17 @@ static void log_share(const struct pipeline *pipeline) {
   } else {
     log_event(LOG_UNSHARED, name, "its kernels have the whole device, since there is no share of %u %%: %s",
               pipeline->config->share, share.why);
+  }
+}
+
+/* Frames that take longer than gpu.timeout by themselves have another limit. */
+static void log_slowness(const struct pipeline *pipeline) {
+  int64_t alone = session_stages(inputs_session(pipeline->inputs, 0))->costs.alone;
+  int64_t timeout = pipeline->setup.gpu_timeout_ns, patience = health_patience(timeout, alone);
+  if (alone > timeout) {
+    log_event(LOG_MEASURED, pipeline->config->name,
+              "a frame takes %.3g s, which is longer than gpu.timeout (%.3g s): one counts as hanging after %.3g s",
+              (double)alone / (double)NS_PER_S, (double)timeout / (double)NS_PER_S, (double)patience / (double)NS_PER_S);
   }
 }
 
@@ -42,6 +54,7 @@ static void log_choice(const struct pipeline *pipeline) {
               "times on the device would make a frame take %.3g us, and not %.3g: one frame in %u has them",
               (double)measured.timed / 1e3, (double)measured.untimed / 1e3, gpu_program_timed_one_in(program));
   }
+  log_slowness(pipeline);
   if (pipeline->config->share > 0) {
     log_share(pipeline);
   }

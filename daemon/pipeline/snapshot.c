@@ -94,7 +94,10 @@ void pipeline_work(const struct pipeline *pipeline, unsigned device, struct heal
     if (device != NO_DEVICE && (engine_place_bits(place) >> device & 1) == 0) {
       continue;
     }
-    session_read(inputs_session(pipeline->inputs, i), &view);
+    const struct session *session = inputs_session(pipeline->inputs, i);
+    session_read(session, &view);
+    const int64_t alone = session_stages(session)->costs.alone;
+    work->alone = alone > work->alone ? alone : work->alone;
     if (view.submitted != view.completed && (work->frames == 0 || view.last_completion < work->since)) {
       work->since = view.last_completion;
     }

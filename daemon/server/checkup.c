@@ -59,6 +59,7 @@ static void read_device(const struct server *server, const struct probe *probe, 
       device->work.since = work.since;
     }
     device->work.frames += work.frames;
+    device->work.alone = checkup_later(device->work.alone, work.alone);
   }
 }
 
@@ -172,11 +173,13 @@ static bool is_stuck(const struct checkup *checkup, const struct probe *probe, c
 }
 
 static void checkup_tend(struct server *server, struct probe *probe, const struct health_moment *moment) {
-  int64_t patience = 2 * moment->limit; /* gpu.timeout, if that is not too short for a canary */
   struct canary_view view;
   struct health_device device;
   canary_read(probe->canary, &view);
   read_device(server, probe, &device);
+  /* That of a frame, if it is not too short for a canary, which may wait behind one. */
+  int64_t patience = 2 * health_device_limit(moment, &device);
+  atomic_store_explicit(engine_slowest(server->engine, probe->number), device.work.alone, memory_order_relaxed);
   if (view.failure) {
     struct fault fault;
     fault_of_device(&fault, probe->number, view.failure);

@@ -52,7 +52,7 @@ bool single_run(struct single *single, bool restart, struct failure *failure) {
   }
   for (int64_t waited = 0; (progress = gpu_ask(single->program, 0, &error)) == GPU_PENDING; waited += nap_ns) {
     if (single->config->gpu.timeout_ns > 0 && waited > single->config->gpu.timeout_ns) {
-      gpu_abandon(single->device, "the frame does not finish: a stage hangs");
+      gpu_abandon(single->device, "the frame does not finish within gpu.timeout: a stage hangs, or takes longer than that");
     }
     nanosleep(&nap, NULL);
   }

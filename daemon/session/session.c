@@ -11,6 +11,7 @@
 #include "daemon/base/nvtx.h"
 #include "daemon/frame/completion.h"
 #include "daemon/frame/dispatch.h"
+#include "daemon/measure/health.h"
 #include "daemon/session/private.h"
 
 #define SPIN_A_TURN     (50 * NS_PER_US)
@@ -296,11 +297,23 @@ static void excuse_standstill(struct session *session, int64_t now) {
   session->ticked = now;
 }
 
+/* How long the oldest frame may be on its device. Frames of slower sessions may be before it there. */
+static int64_t find_patience(const struct session *session) {
+  const struct flow *flow = &session->flow;
+  int64_t alone = session->stages[flow->stages % 2].costs.alone;
+  for (unsigned i = 0; i < flow->device_count; i++) {
+    const _Atomic int64_t *slowest = flow->devices[i].slowest;
+    int64_t there = slowest ? atomic_load_explicit(slowest, memory_order_relaxed) : 0;
+    alone = there > alone ? there : alone;
+  }
+  return health_patience(session->setup.gpu_timeout_ns, alone);
+}
+
 void session_tick(struct runner *runner, int64_t now) {
   struct session *session = (struct session *)runner;
   excuse_standstill(session, now);
   source_tick(&session->source, now);
-  bool owed = completion_check(&session->flow, session->setup.gpu_timeout_ns, now);
+  bool owed = completion_check(&session->flow, find_patience(session), now);
   session_watch_client(session, now);
   owed |= session->shares && channel_is_owed(&session->channel); /* what a client is done with, it does not ring for */
   owed |= owes_acknowledgement(session) || keeps_producer_waiting(session, now);

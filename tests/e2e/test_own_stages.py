@@ -3,6 +3,7 @@
 import functools
 import json
 import pathlib
+import re
 import struct
 import subprocess
 import tempfile
@@ -146,6 +147,20 @@ def test_a_library_that_breaks_is_survived(place, how):
             np.testing.assert_array_equal(reader.frames(12, SIZE), numbered(12, SIZE))
         assert (place / "struck").exists()
         assert daemon.status()["handovers"]["fault"] >= 1
+
+
+def test_a_library_slower_than_the_timeout_is_no_fault(place):
+    """The warm-up shows how long its frames take. A frame that takes many times as long hangs, and is found."""
+    text = "#include <stdio.h>\n#include <unistd.h>\n" + table(
+        run="usleep(300000);" + FAILS_ONCE % (place / "struck", "for (;;) { pause(); }"))
+    entries = {"cam0": pipeline(GRAY, slots=1, stages=[{"library": {"file": build(place, text)}}]), "cam1": pipeline(GRAY)}
+    with Daemon(place, entries, gpu={"backend": "cpu", "timeout": "100ms", "faults": "60/min"}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(numbered(6, SIZE).tobytes())
+            np.testing.assert_array_equal(reader.frames(6, SIZE), numbered(6, SIZE))
+        assert daemon.status()["handovers"]["fault"] == 1
+        assert re.search(r"a frame takes 0\.[3-9]\d* s, which is longer than gpu.timeout \(0\.1 s\)", daemon.log), daemon.log
+        assert re.search(r"no completion for (1\.[5-9]|[2-9])\d* s: a kernel hangs", daemon.log), daemon.log
 
 
 # -- the example that runs filters of frei0r ------------------------------------------------------------------------

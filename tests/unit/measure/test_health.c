@@ -30,6 +30,25 @@ START_TEST(limits_follow_the_timeout) {
 }
 END_TEST
 
+/* Frames of a slow pipeline take 1 s by themselves: its device has 5 s instead of 2, and half of that to be healthy. */
+START_TEST(limits_follow_the_slowest_frame) {
+  static const struct {
+    int64_t alone, patience, limit; /* ms */
+  } cases[] = {{0, 2000, 1000}, {400, 2000, 1000}, {1000, 5000, 2500}};
+  struct health_moment moment = moment_at(cases[_i].limit);
+  struct health_device device = {.work = {.frames = 1, .since = at(0), .alone = cases[_i].alone * NS_PER_MS}};
+  struct health_item item;
+  ck_assert_int_eq(health_patience(2 * NS_PER_S, device.work.alone), cases[_i].patience * NS_PER_MS);
+  ck_assert_int_eq(health_device_limit(&moment, &device), cases[_i].limit * NS_PER_MS);
+  for (int late = 0; late < 2; late++, moment.now++) {
+    health_of_device(&moment, &device, &item);
+    ck_assert_int_eq(item.ok, !late);
+    health_of_pipeline(&moment, "slow", &device, &device.work, &item);
+    ck_assert_int_eq(item.ok, !late);
+  }
+}
+END_TEST
+
 /* -- lanes ------------------------------------------------------------------------------------------------------------ */
 
 START_TEST(lanes_finish_turns) {
@@ -223,6 +242,7 @@ Suite *health_suite(void) {
   TCase *cases = tcase_create("health");
   int device_count = sizeof device_cases / sizeof device_cases[0];
   tcase_add_loop_test(cases, limits_follow_the_timeout, 0, 5);
+  tcase_add_loop_test(cases, limits_follow_the_slowest_frame, 0, 3);
   tcase_add_loop_test(cases, lanes_finish_turns, 0, 4);
   tcase_add_loop_test(cases, a_device_lets_frames_or_canaries_through, 0, device_count);
   tcase_add_loop_test(cases, a_device_that_failed_is_not_healthy_whatever_came_back, 0, device_count);
