@@ -57,8 +57,8 @@ START_TEST(what_makes_no_sense_is_refused) {
       "{\"role\":\"sink\",\"connected\":true,\"since_s\":-1,\"expires_s\":10,\"unacknowledged\":3,\"error\":\"\"}",
       "{\"role\":\"sink\",\"connected\":true,\"since_s\":1e300,\"expires_s\":10,\"unacknowledged\":3,\"error\":\"\"}",
       "{\"role\":\"sink\",\"connected\":true,\"since_s\":2,\"expires_s\":61,\"unacknowledged\":3,\"error\":\"\"}",
-      "{\"role\":\"source\",\"connected\":true,\"since_s\":2,\"expires_s\":10,\"unacknowledged\":3,\"error\":\"\","
-      "\"queue\":{\"depth\":-1,\"unserved\":0,\"oldest_s\":0}}",
+      ("{\"role\":\"source\",\"connected\":true,\"since_s\":2,\"expires_s\":10,\"unacknowledged\":3,\"error\":\"\","
+       "\"queue\":{\"depth\":-1,\"unserved\":0,\"oldest_s\":0}}"),
       "{\"role\":\"sink\",\"connected\":true,\"since_s\":2,\"expires_s\":10,\"unacknowledged\":-3,\"error\":\"\"}",
       "{\"role\":\"sink\",\"connected\":true,\"since_s\":2,\"expires_s\":10,\"unacknowledged\":3,\"error\":\"\\u0000\"}",
       "{\"role\":\"sink\",\"connected\":true,\"since_s\":2,\"expires_s\":10,\"unacknowledged\":3,\"error\":\"\",\"more\":1}",
