@@ -370,6 +370,5 @@ extern "C" int stats_enqueue(const stage_plan *plan, const stage_call *call, voi
   stats_constants constants;
   STAGE_GET_CONSTANTS(plan, &constants);
   const auto on = static_cast<cudaStream_t>(stream);
-  return plan->input.dtype == ELEMENT_FLOAT32 ? enqueue_floats(call, constants, on)
-                                              : enqueue_bytes(call, constants, on);
+  return plan->input.dtype == ELEMENT_FLOAT32 ? enqueue_floats(call, constants, on) : enqueue_bytes(call, constants, on);
 }
