@@ -35,7 +35,8 @@ def start(tree, ffmpeg, seconds):
     (tree / "programs/ffmpeg").write_text(f"#!/bin/bash\n{ffmpeg}\n")
     (tree / "programs/ffmpeg").chmod(0o755)
     env = environment({"PATH": f"{tree}/programs:{os.environ['PATH']}", "DEMO_LIMIT": str(seconds)})
-    return subprocess.Popen([tree / "tools/demo/demo.sh"], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    # A shell that starts programs in the background has them ignore SIGINT, and a shell script cannot undo that.
+    return subprocess.Popen([tree / "tools/demo/demo.sh"], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 def left_in(tree):

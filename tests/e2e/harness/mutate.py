@@ -143,6 +143,7 @@ def try_one(program, arguments, number):
 
 def main():
     if "--check" in sys.argv:
+        print("takes over states of version", sys.argv[sys.argv.index("--state") + 1])
         return 0
     image, outcome = Image(os.environ["FRAMED_STATE"]), {"tried": 0, "taken": 0, "wrong": []}
     end = image.tape[:-1].rfind(b"\0") + 1
