@@ -246,7 +246,7 @@ $(gpu_tests):
 unit_dirs := $(notdir $(patsubst %/,%,$(wildcard tests/unit/*/)))
 unit_programs := $(patsubst %,$(unit_folder)/unit-%,$(unit_dirs))
 # The CUDA backend against a fake runtime, which its header finds before the real one.
-unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c open.c backend.c warm_up.c joint.c chain.c kept.c leave.c format.c cpu/cpu.c cpu/program.c cpu/frames.c cpu/host.c cpu/slow.c cpu/pool.c))
+unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c open.c backend.c warm_up.c joint.c chain.c kept.c leave.c format.c cpu/cpu.c cpu/program.c cpu/frames.c cpu/host.c cpu/pool.c))
 $(out)/obj/tests/unit/cuda/%.o: private flags += -Itests/unit/cuda/fake
 unit_layers_config := $(config_objects)
 # Tests of the daemon's rooms link what they use out of one archive, and may bring their own in place of anything in it.

@@ -4,7 +4,6 @@
  */
 #include "gpu/cpu/host.h"
 #include "gpu/cpu/program.h"
-#include "gpu/cpu/slow.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -89,8 +88,5 @@ struct gpu_device *cpu_open(unsigned index, unsigned workers, struct gpu_error *
     free(device);
     return NULL;
   }
-#ifdef FRAMED_FAULTS
-  cpu_slow_make(&device->base);
-#endif
   return &device->base;
 }
