@@ -90,6 +90,9 @@ unit_libs := $(shell pkg-config --libs check $(for_tools) 2>/dev/null) -ldl
 # -- sources -----------------------------------------------------------------------------------------------------
 config_sources := $(wildcard config/*.c)
 gpu_sources    := $(filter-out gpu/model/cuda%.c,$(wildcard gpu/*.c gpu/cpu/*.c gpu/model/*.c gpu/stages/*.c gpu/stages/*/*.c))
+# Test builds have a stage more, which makes devices fail.
+fault_stage    := $(if $(filter -DFRAMED_FAULTS,$(flags_$(VARIANT))),tests/fault/fault)
+gpu_sources    += $(fault_stage:%=%.c)
 daemon_sources := $(wildcard daemon/*/*.c)
 link_sources := $(filter-out tools/link/mqtt_$(if $(mqtt),absent,client).c,$(wildcard tools/link/*.c))
 framebench_cuda := $(wildcard tools/framebench/*/cuda*.c)
@@ -99,7 +102,7 @@ framebench_sources := $(filter-out $(framebench_cuda),$(wildcard tools/framebenc
 with_cuda := $(if $(and $(NVCC),$(filter release check,$(VARIANT)),$(if $(NO_CUDA),,yes)),yes)
 ifeq ($(with_cuda),yes)
 gpu_sources  += $(wildcard gpu/cuda/*.c gpu/model/cuda*.c)
-cuda_kernels := $(wildcard gpu/cuda/*.cu gpu/model/*.cu gpu/stages/*.cu gpu/stages/*/*.cu)
+cuda_kernels := $(wildcard gpu/cuda/*.cu gpu/model/*.cu gpu/stages/*.cu gpu/stages/*/*.cu) $(fault_stage:%=%.cu)
 framebench_sources += $(framebench_cuda) $(wildcard tools/framebench/*/*.cu)
 ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
 cuda_trouble := $(shell NVCC='$(NVCC)' tools/setup.sh backend 2>&1 >/dev/null)
@@ -387,8 +390,8 @@ coverage: ## says which lines of daemon/, config/ and gpu/ the tests reach, and 
 # -- lint: each file has a stamp, so that only what changed is looked at again ---------------------------------------
 lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda/% gpu/model/cuda% $(framebench_cuda) tests/gpu/%),\
             $(wildcard config/*.c gpu/*.c gpu/*/*.c gpu/stages/*/*.c daemon/*.c daemon/*/*.c tools/*/*.c tools/*/*/*.c packaging/*/*.c tests/*/*.c tests/unit/*/*.c))
-lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda/% gpu/model/cuda% $(framebench_cuda:.c=.h) tools/framebench/common/cuda%),$(wildcard config/*.h gpu/*.h gpu/*/*.h gpu/stages/*/*.h daemon/*/*.h tools/*/*.h tools/*/*/*.h tests/gpu/*.h tests/injection/*.h tests/unit/*.h))
-lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/*/*.cu gpu/*/*.cuh gpu/stages/*/*.cu gpu/stages/*/*.cuh tools/framebench/*/*.cu)
+lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda/% gpu/model/cuda% $(framebench_cuda:.c=.h) tools/framebench/common/cuda%),$(wildcard config/*.h gpu/*.h gpu/*/*.h gpu/stages/*/*.h daemon/*/*.h tools/*/*.h tools/*/*/*.h tests/fault/*.h tests/gpu/*.h tests/injection/*.h tests/unit/*.h))
+lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/*/*.cu gpu/*/*.cuh gpu/stages/*/*.cu gpu/stages/*/*.cuh tools/framebench/*/*.cu tests/fault/*.cu)
 lint_scripts := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 lint_flags = $(filter-out -MMD -MP,$(common)) $(testing) $(packages) $(cuda_flags) -Werror
 lint_tidy := $(filter-out tests/%,$(lint_c))

@@ -102,7 +102,7 @@ void gpu_note_begun(void);
 void gpu_await_left(void);
 
 #ifdef FRAMED_FAULTS
-bool gpu_fault_has_lost(unsigned device); /* see stages/fault.h */
+bool gpu_fault_has_lost(unsigned device); /* see tests/fault/fault.h */
 #endif
 
 /* Fills what is common, before the first submit. */

@@ -4,9 +4,11 @@
 extern "C" {
 #include "gpu/cuda/mailbox.h"
 #include "gpu/stages/affine.h"
-#include "gpu/stages/fault.h"
 #include "gpu/stages/threshold.h"
 #include "gpu/stages/work.h"
+#ifdef FRAMED_FAULTS
+#include "tests/fault/fault.h"
+#endif
 }
 
 namespace {

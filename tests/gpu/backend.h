@@ -9,7 +9,7 @@
 #ifndef FRAMED_TESTS_GPU_BACKEND_H
 #define FRAMED_TESTS_GPU_BACKEND_H
 
-#include "gpu/stages/fault.h"
+#include "tests/fault/fault.h"
 #include "tests/unit/gpu/rig.h"
 
 #include <check.h>

@@ -2,7 +2,7 @@
 #include "tests/gpu/start_times.h"
 
 #include "gpu/cuda/cuda.h"
-#include "gpu/stages/fault.h"
+#include "tests/fault/fault.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The stage `fault` on the CPU backend: a device that dies, a frame that hangs, and devices that cannot be opened. */
 #include "gpu/backend.h"
-#include "gpu/stages/fault.h"
+#include "tests/fault/fault.h"
 #include "tests/unit/gpu/rig.h"
 
 #include <check.h>

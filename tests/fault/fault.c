@@ -1,7 +1,5 @@
 /* fault: descriptor and what the CPU backend does; see fault.h. */
-#include "gpu/stages/fault.h"
-
-#ifdef FRAMED_FAULTS
+#include "tests/fault/fault.h"
 
 #include "gpu/cpu/fault.h"
 #include "gpu/stages/prepare.h"
@@ -107,5 +105,3 @@ const struct stage_descriptor fault_stage = {
     .enqueue = STAGE_ENQUEUE(fault_enqueue),
     .differs = differs,
 };
-
-#endif

@@ -2,10 +2,8 @@
 #include "gpu/stages/launch.cuh"
 
 extern "C" {
-#include "gpu/stages/fault.h"
+#include "tests/fault/fault.h"
 }
-
-#ifdef FRAMED_FAULTS
 
 namespace {
 
@@ -70,5 +68,3 @@ extern "C" int fault_enqueue(const stage_plan *plan, const stage_call *call, voi
   int status = strikes ? strike(constants, on) : 0;
   return status != 0 ? status : cudaMemcpyAsync(call->output, call->input, plan->input_bytes, cudaMemcpyDeviceToDevice, on);
 }
-
-#endif

@@ -7,8 +7,8 @@
  * again unless `again` says no; frames that warm a program up are spared, so that a session starts whatever `at` says. Only
  * where FRAMED_FAULT_WARM_UPS names a file, one such frame is struck for each byte in it, which takes the byte away.
  */
-#ifndef FRAMED_GPU_STAGES_FAULT_H
-#define FRAMED_GPU_STAGES_FAULT_H
+#ifndef FRAMED_TESTS_FAULT_FAULT_H
+#define FRAMED_TESTS_FAULT_FAULT_H
 
 #include "gpu/stage.h"
 
