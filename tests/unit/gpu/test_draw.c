@@ -164,6 +164,9 @@ static bool read_labels(struct stage_plan *plan, const char *text, char problem[
   *plan = (struct stage_plan){.stage = &draw_stage};
   bool good = labels_read(plan, &(struct stage_value){.given = true, .text = path}, problem);
   unlink(path);
+  for (unsigned i = 0; i < STAGE_MAX_FILES; i++) {
+    kept_close(&plan->files[i]); /* a chain does it for its plans */
+  }
   return good;
 }
 
