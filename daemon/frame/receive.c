@@ -67,6 +67,7 @@ static void begin_frame(struct receive *receive, int64_t now) {
                           .epoch = receive->epoch,
                           .restart = receive->restart,
                           .rate = receive->framing.rate.frames > 0 ? receive->framing.rate : receive->rate,
+                          .look = receive->framing.look,
                           .began = receive->read_began,
                           .first_byte = receive->read_began};
   receive->sequence++;
@@ -340,11 +341,12 @@ bool receive_end(struct receive *receive, enum fate fate, int64_t now) {
 
 static bool framing_adopt(struct framing *framing, const struct framing *left) {
   size_t limit = framing->protocol == CONFIG_PROTOCOL_NATIVE ? NATIVE_FRAME_BYTES : PROTOCOL_LINE + 1;
-  if ((unsigned)left->state > FRAMING_PAYLOAD || left->length >= limit) {
+  if ((unsigned)left->state > FRAMING_PAYLOAD || left->length >= limit || !y4m_look_is_sound(&left->look)) {
     return false;
   }
   framing->stamp = left->stamp;
   framing->rate = left->rate;
+  framing->look = left->look;
   framing->state = left->state;
   framing->length = left->length;
   memcpy(framing->line, left->line, left->length);

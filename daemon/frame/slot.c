@@ -106,7 +106,7 @@ static bool are_times(const struct frame *frame) {
 bool frame_is_sound(const struct frame *frame) {
   return IMAGE_IS_FLAG(frame->open) && IMAGE_IS_FLAG(frame->restart) && IMAGE_IS_FLAG(frame->again) &&
          IMAGE_IS_FLAG(frame->recorded) && IMAGE_IS_FLAG(frame->suspect) && are_times(frame) &&
-         (unsigned)frame->fate < FATE_COUNT && frame->stream < GPU_MAX_SLOTS;
+         (unsigned)frame->fate < FATE_COUNT && frame->stream < GPU_MAX_SLOTS && y4m_look_is_sound(&frame->look);
 }
 
 static bool slot_adopt(struct slot *slot, const struct slot *left) {

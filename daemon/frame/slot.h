@@ -37,7 +37,8 @@ struct frame {
   bool open;              /* it came in, has no fate yet, and is not at the sink, which knows that of its results */
   enum fate fate;         /* once it has one, and its slot is free */
   bool restart;           /* the first of its producer: state of stages starts anew */
-  struct frame_rate rate; /* of its producer */
+  struct frame_rate rate; /* of its producer, */
+  struct y4m_look look;   /* as it says, and does not change within its stream */
   int64_t began; /* its capture, if its producer said when, or its first byte: its latency and deadline run from here */
   int64_t first_byte, complete, dispatched, seen;
   int64_t deadline;        /* its own; 0: the pipeline's */

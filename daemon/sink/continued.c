@@ -50,16 +50,18 @@ static uint64_t torn_bytes(const struct config_pipeline *config, const struct fr
   return result_bytes > 0 ? ((uint64_t)size - header_bytes) % result_bytes : 0;
 }
 
-/* The bytes of the header at the beginning of the file: the one that would be written, whatever rate it says; else 0. */
+/* The bytes of the header at the beginning of the file: the one that would be written, whatever rate and look it says; else 0.
+ */
 static size_t own_header(int fd, const struct frame_format *output) {
   char found[Y4M_HEADER], own[Y4M_HEADER], problem[PROTOCOL_PROBLEM];
   struct frame_rate rate;
+  struct y4m_look look;
   ssize_t got = pread(fd, found, sizeof found, 0);
   const char *end = got > 0 ? memchr(found, '\n', (size_t)got) : NULL;
-  if (!end || !y4m_check_header(found, (size_t)(end - found), output, &rate, problem)) {
+  if (!end || !y4m_check_header(found, (size_t)(end - found), output, &rate, &look, problem)) {
     return 0;
   }
-  size_t length = y4m_write_header(output, &rate, own);
+  size_t length = y4m_write_header(output, &rate, &look, own);
   return length == (size_t)(end - found) + 1 && memcmp(own, found, length) == 0 ? length : 0;
 }
 

@@ -83,7 +83,10 @@ void reader_set_header(struct reader *reader, const struct result *result) {
   const struct sink *sink = reader->sink;
   reader->header_bytes = 0;
   if (result && reader->protocol == CONFIG_PROTOCOL_Y4M) {
-    reader->header_bytes = y4m_write_header(&sink->format, &result->slot->frame.rate, reader->header);
+    static const struct y4m_look unknown = {0};
+    const struct frame *frame = &result->slot->frame;
+    reader->header_bytes =
+        y4m_write_header(&sink->format, &frame->rate, sink->keeps_look ? &frame->look : &unknown, reader->header);
   }
 }
 

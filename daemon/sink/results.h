@@ -142,6 +142,7 @@ struct sink {
   bool stopping;
   size_t result_bytes; /* of a line of JSON: at most */
   struct frame_format format;
+  bool keeps_look; /* results have the format of frames: what a y4m header says of those holds for them */
   enum config_protocol protocol;
   bool speaks_native;                             /* some reader may */
   struct line_shape *_Atomic shapes[FLOW_STAGES]; /* JSON: of frames that went through the stages with that number */

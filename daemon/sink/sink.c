@@ -31,6 +31,8 @@ static void sink_set_up(struct sink *sink, const struct sink_operations *operati
   sink->context = setup->context;
   sink->block = setup->config->sink.overload == CONFIG_SINK_BLOCK || setup->config->sink.endpoint != CONFIG_SOCKET;
   sink->format = *setup->output;
+  const struct frame_format input = formats_format(&setup->config->source.format);
+  sink->keeps_look = format_equal(&input, setup->output);
   sink->protocol = setup->config->sink.protocol;
   format_bytes(setup->output, &sink->result_bytes);
   sink->most_rooms = setup->config->sink.slow_readers;

@@ -32,6 +32,7 @@ void framing_start(struct framing *framing, enum config_protocol protocol, const
   framing->protocol = protocol;
   framing->format = *format;
   framing->rate = (struct frame_rate){0};
+  framing->look = (struct y4m_look){0};
   framing->stamp = (struct frame_stamp){0};
   framing->payload = 0;
   format_bytes(format, &framing->payload);
@@ -63,7 +64,7 @@ static bool check_frame_line(const struct framing *framing, char problem[PROTOCO
 
 static bool end_line(struct framing *framing, char problem[PROTOCOL_PROBLEM]) {
   if (framing->state == FRAMING_HEADER) {
-    if (!y4m_check_header(framing->line, framing->length, &framing->format, &framing->rate, problem)) {
+    if (!y4m_check_header(framing->line, framing->length, &framing->format, &framing->rate, &framing->look, problem)) {
       return false;
     }
     framing->state = FRAMING_FRAME;

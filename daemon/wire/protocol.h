@@ -22,6 +22,16 @@ struct frame_rate {
   uint32_t frames, seconds;
 };
 
+/* What a y4m header says of the pictures of its stream beside their format and rate; all 0: nothing. The first three are
+ * indexes of tables in y4m.c. */
+struct y4m_look {
+  uint8_t fields; /* their order, of interlaced pictures */
+  uint8_t siting; /* of chroma */
+  uint8_t range;  /* of samples */
+  uint8_t says_aspect;
+  uint32_t sample_width, sample_height; /* with it: the aspect of a sample, 0:0 if it is not known */
+};
+
 enum framing_state {
   FRAMING_HEADER, /* within the line before the first frame */
   FRAMING_FRAME,  /* within a frame's line; no byte of it may have come yet */
@@ -40,7 +50,8 @@ struct framing {
   struct frame_format format; /* what a header must agree with */
   size_t payload;             /* bytes of a frame */
   struct frame_stamp stamp;   /* native: of the frame whose payload follows */
-  struct frame_rate rate;     /* what the header said */
+  struct frame_rate rate;     /* what the header said, */
+  struct y4m_look look;       /* likewise */
   enum framing_state state;
   size_t length; /* of the line so far */
   char line[PROTOCOL_LINE];
@@ -76,12 +87,16 @@ enum { Y4M_HEADER = 128 }; /* bytes of the longest header that is written */
 
 /* Whether y4m can carry the format: gray and yuv420p. */
 bool y4m_carries(const struct frame_format *format);
-/* Checks a header line (without its end) against the format, and takes the rate from it; one that cannot be read is as if
- * it were not there. */
+/* Checks a header line (without its end) against the format, and takes the rate and the look from it; what cannot be read is as
+ * if it were not there. */
 bool y4m_check_header(const char *line, size_t length, const struct frame_format *format, struct frame_rate *rate,
-                      char problem[PROTOCOL_PROBLEM]);
-/* Writes the header of a stream with its end of line, 25 frames a second if the rate is not known; returns its length. */
-size_t y4m_write_header(const struct frame_format *format, const struct frame_rate *rate, char line[Y4M_HEADER]);
+                      struct y4m_look *look, char problem[PROTOCOL_PROBLEM]);
+/* Writes the header of a stream with its end of line; returns its length. What is not known: 25 frames a second, progressive,
+ * square samples, chroma as in JPEG. */
+size_t y4m_write_header(const struct frame_format *format, const struct frame_rate *rate, const struct y4m_look *look,
+                        char line[Y4M_HEADER]);
+/* Whether what another process left is one. */
+bool y4m_look_is_sound(const struct y4m_look *look);
 /* The ratio that a number of frames a second stands for: 29.97 is 30000 in 1001 seconds. 0: not known. */
 struct frame_rate y4m_rate_of(double frames_a_second);
 

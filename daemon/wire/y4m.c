@@ -13,17 +13,33 @@ bool y4m_carries(const struct frame_format *format) {
 struct header {
   uint64_t width, height; /* 0: not said */
   struct frame_rate rate;
+  struct y4m_look look;
   enum pixel_format pixels;
   char colour[24]; /* as it stood there */
 };
 
-/* Colour spaces with 8 bit samples that are the same planes to us: siting of chroma is not looked at. */
-static enum pixel_format colour_format(const char *name) {
-  static const char *const planar[] = {"420", "420jpeg", "420mpeg2", "420paldv"};
-  for (size_t i = 0; i < sizeof planar / sizeof planar[0]; i++) {
-    if (strcmp(name, planar[i]) == 0) {
+/* The first is what is written where nothing was said. A mixed stream says more with each frame, which is not passed on, so it
+ * is one whose fields are not known. */
+static const char fields[] = {'p', 't', 'b', '?'};
+static const char *const sitings[] = {"420jpeg", "420mpeg2", "420paldv"};
+static const char *const ranges[] = {"", " XCOLORRANGE=FULL", " XCOLORRANGE=LIMITED"};
+enum { FIELDS = sizeof fields, SITINGS = sizeof sitings / sizeof sitings[0], RANGES = sizeof ranges / sizeof ranges[0] };
+
+bool y4m_look_is_sound(const struct y4m_look *look) {
+  return look->fields < FIELDS && look->siting < SITINGS && look->range < RANGES && look->says_aspect <= 1;
+}
+
+/* Colour spaces with 8 bit samples that are the same planes to us. */
+static enum pixel_format colour_format(const char *name, struct y4m_look *look) {
+  look->siting = 0;
+  for (uint8_t i = 0; i < SITINGS; i++) {
+    if (strcmp(name, sitings[i]) == 0) {
+      look->siting = i;
       return PIXELS_YUV420P;
     }
+  }
+  if (strcmp(name, "420") == 0) { /* another name of 420jpeg */
+    return PIXELS_YUV420P;
   }
   return strcmp(name, "mono") == 0 ? PIXELS_GRAY : PIXELS_NONE;
 }
@@ -52,6 +68,31 @@ static uint32_t read_count(const char *text, const char *end) {
   return value <= UINT32_MAX ? (uint32_t)value : 0;
 }
 
+static void read_fields(char letter, struct y4m_look *look) {
+  letter = letter == 'm' ? '?' : letter;
+  const char *found = memchr(fields, letter, FIELDS);
+  look->fields = found ? (uint8_t)(found - fields) : 0;
+}
+
+/* "16:11"; "0:0" says that it is not known. */
+static void read_aspect(const char *text, size_t length, struct y4m_look *look) {
+  const char *colon = memchr(text, ':', length), *end = text + length;
+  uint32_t width = colon ? read_count(text, colon) : 0, height = colon ? read_count(colon + 1, end) : 0;
+  bool is_unknown = length == 3 && memcmp(text, "0:0", 3) == 0;
+  look->says_aspect = (width > 0 && height > 0) || is_unknown;
+  look->sample_width = look->says_aspect ? width : 0;
+  look->sample_height = look->says_aspect ? height : 0;
+}
+
+/* Other X words are comments. */
+static void read_comment(const char *text, size_t length, struct y4m_look *look) {
+  for (uint8_t i = 1; i < RANGES; i++) {
+    if (length == strlen(ranges[i] + 1) && memcmp(text, ranges[i] + 1, length) == 0) {
+      look->range = i;
+    }
+  }
+}
+
 /* "30000:1001"; "0:0" says that it is not known. */
 static struct frame_rate read_rate(const char *text, size_t length) {
   const char *colon = memchr(text, ':', length);
@@ -76,7 +117,7 @@ static bool read_parameter(const char *text, size_t length, struct header *heade
     if (length - 1 < sizeof header->colour) {
       memcpy(header->colour, text + 1, length - 1);
       header->colour[length - 1] = 0;
-      header->pixels = colour_format(header->colour);
+      header->pixels = colour_format(header->colour, &header->look);
     }
     if (header->pixels == PIXELS_NONE) {
       snprintf(problem, PROTOCOL_PROBLEM, "y4m header: colour space '%.*s' is not supported; send yuv420p or gray with 8 bits",
@@ -87,8 +128,17 @@ static bool read_parameter(const char *text, size_t length, struct header *heade
   case 'F':
     header->rate = read_rate(text + 1, length - 1);
     return true;
+  case 'I':
+    read_fields(length == 2 ? text[1] : '\0', &header->look);
+    return true;
+  case 'A':
+    read_aspect(text + 1, length - 1, &header->look);
+    return true;
+  case 'X':
+    read_comment(text, length, &header->look);
+    return true;
   default:
-    return true; /* interlacing, aspect, comments: not our concern */
+    return true;
   }
 }
 
@@ -107,7 +157,7 @@ static bool check_against(const struct header *header, const struct frame_format
 }
 
 bool y4m_check_header(const char *line, size_t length, const struct frame_format *format, struct frame_rate *rate,
-                      char problem[PROTOCOL_PROBLEM]) {
+                      struct y4m_look *look, char problem[PROTOCOL_PROBLEM]) {
   static const char magic[] = "YUV4MPEG2";
   struct header header = {.pixels = PIXELS_YUV420P}; /* what no C parameter means */
   size_t at = sizeof magic - 1;
@@ -124,15 +174,19 @@ bool y4m_check_header(const char *line, size_t length, const struct frame_format
     at = end + 1;
   }
   *rate = header.rate;
+  *look = header.look;
   return check_against(&header, format, problem);
 }
 
-size_t y4m_write_header(const struct frame_format *format, const struct frame_rate *rate, char line[Y4M_HEADER]) {
+size_t y4m_write_header(const struct frame_format *format, const struct frame_rate *rate, const struct y4m_look *look,
+                        char line[Y4M_HEADER]) {
   static const struct frame_rate usual = {.frames = 25, .seconds = 1};
   const struct frame_rate *said = rate->frames > 0 ? rate : &usual;
-  int length =
-      snprintf(line, Y4M_HEADER, "YUV4MPEG2 W%" PRIu32 " H%" PRIu32 " F%" PRIu32 ":%" PRIu32 " Ip A1:1 C%s\n", format->width,
-               format->height, said->frames, said->seconds, format->pixels == PIXELS_GRAY ? "mono" : "420jpeg");
+  uint32_t width = look->says_aspect ? look->sample_width : 1, height = look->says_aspect ? look->sample_height : 1;
+  int length = snprintf(line, Y4M_HEADER,
+                        "YUV4MPEG2 W%" PRIu32 " H%" PRIu32 " F%" PRIu32 ":%" PRIu32 " I%c A%" PRIu32 ":%" PRIu32 " C%s%s\n",
+                        format->width, format->height, said->frames, said->seconds, fields[look->fields], width, height,
+                        format->pixels == PIXELS_GRAY ? "mono" : sitings[look->siting], ranges[look->range]);
   return (size_t)length;
 }
 

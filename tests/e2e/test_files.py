@@ -109,7 +109,18 @@ def test_a_y4m_file_is_continued_at_another_rate(place):
     assert "F1000:1" in words and len(results) == 4, words
 
 
-@pytest.mark.parametrize("header", ["YUV4MPEG2 W32 H17 F25:1 Ip A1:1 Cmono", "YUV4MPEG2 W32 H16 F25:1 It A1:1 Cmono", "YUV4MPEG2",
+def test_a_y4m_file_of_interlaced_pictures_is_continued(place):
+    said = ["W32", "H16", "F25:1", "It", "A16:11", "Cmono", "XCOLORRANGE=FULL"]
+    (place / "in").write_bytes(y4m_stream(numbered(2, SIZE), 32, 16, parameters=said))
+    entry = pipeline(GRAY, source={"file": str(place / "in"), "protocol": "y4m"},
+                     sink={"file": str(place / "out"), "protocol": "y4m"})
+    for _ in range(2):
+        assert run_framed("-c", write_config(place, {"cam0": entry})).returncode == 0
+    words, results = read_y4m((place / "out").read_bytes(), SIZE)
+    assert words == said and len(results) == 4, words
+
+
+@pytest.mark.parametrize("header", ["YUV4MPEG2 W32 H17 F25:1 Ip A1:1 Cmono", "YUV4MPEG2 W32 H16 F25:1 A1:1 Ip Cmono", "YUV4MPEG2",
                                     "x" * 2000])
 def test_a_file_that_begins_otherwise_is_not_continued(place, header):
     (place / "out").write_text(header + "\n")

@@ -178,6 +178,25 @@ def test_the_results_have_the_producers_rate(place, rate, said):
     assert said in words and len(results) == 3, words
 
 
+@pytest.mark.parametrize("stages, size, kept", [
+    ([], [32, 16], {"It", "A16:11", "C420paldv", "XCOLORRANGE=FULL"}),
+    ([INVERT], [32, 16], {"It", "A16:11", "C420paldv", "XCOLORRANGE=FULL"}),
+    ([{"resize": {"width": 16, "height": 16}}], [16, 16], {"Ip", "A1:1", "C420jpeg"}),
+], ids=["none", "affine", "resize"])
+def test_the_results_keep_what_the_producer_says_of_its_pictures(place, stages, size, kept):
+    """Where they have the format of its frames."""
+    entry = pipeline(YUV, source={"protocol": "y4m"}, sink={"protocol": "y4m"}, stages=stages)
+    said = ["W32", "H16", "F25:1", "It", "A16:11", "C420paldv", "XCOLORRANGE=FULL"]
+    with Daemon(place, {"cam0": entry}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(y4m_stream(numbered(1, YUV_BYTES), WIDTH, HEIGHT, parameters=said))
+            taking = Background(reader.rest)
+            daemon.account(came=1, emitted=1)
+            daemon.finish()
+            words, _ = read_y4m(taking.join(), size[0] * size[1] * 3 // 2)
+    assert set(words) == {f"W{size[0]}", f"H{size[1]}", "F25:1", *kept}, words
+
+
 def test_each_reader_keeps_the_rate_of_its_first_result(place):
     entry = pipeline(GRAY, source={"protocol": "y4m"}, sink={"protocol": "y4m", "overload": "drop"})
     with Daemon(place, {"cam0": entry}) as daemon:

@@ -216,11 +216,16 @@ START_TEST(test_own_header_is_understood) {
     struct frame_format format = format_image(carried[i], 641, 479);
     ck_assert(y4m_carries(&format));
     struct frame_rate rate = {.frames = UINT32_MAX, .seconds = 1001};
+    struct y4m_look look = {
+        .fields = 3, .siting = i == 0 ? 0 : 2, .range = 2, .says_aspect = 1, .sample_width = UINT32_MAX, .sample_height = 11};
     struct frame_rate found;
-    size_t length = y4m_write_header(&format, &rate, header);
-    ck_assert_msg(y4m_check_header(header, length - 1, &format, &found, problem), "%s", problem);
+    struct y4m_look seen;
+    size_t length = y4m_write_header(&format, &rate, &look, header);
+    ck_assert_uint_lt(length, Y4M_HEADER);
+    ck_assert_msg(y4m_check_header(header, length - 1, &format, &found, &seen, problem), "%s", problem);
     ck_assert_uint_eq(found.frames, UINT32_MAX);
     ck_assert_uint_eq(found.seconds, 1001);
+    ck_assert_mem_eq(&seen, &look, sizeof look);
   }
   struct frame_format other = format_image(PIXELS_RGB24, 4, 4);
   ck_assert(!y4m_carries(&other));
@@ -267,6 +272,40 @@ START_TEST(test_rate_of_a_source) {
 END_TEST
 
 static const struct {
+  const char *said, *kept;
+} looks[] = {
+    {"Ip A1:1 C420jpeg", "Ip A1:1 C420jpeg"},
+    {"It A16:11 C420paldv XCOLORRANGE=FULL", "It A16:11 C420paldv XCOLORRANGE=FULL"},
+    {"XCOLORRANGE=LIMITED C420mpeg2 A0:0 Ib", "Ib A0:0 C420mpeg2 XCOLORRANGE=LIMITED"},
+    {"I? XYSCSS=420", "I? A1:1 C420jpeg"},
+    {"Im C420", "I? A1:1 C420jpeg"}, /* its frames' own words are not passed on */
+    {"", "Ip A1:1 C420jpeg"},
+    {"Ix A16 XCOLORRANGE=HALF", "Ip A1:1 C420jpeg"},
+    {"I A0:1 XCOLORRANGE=", "Ip A1:1 C420jpeg"},
+    {"Itt A4294967296:1 XCOLORRANGE=FULLER", "Ip A1:1 C420jpeg"},
+};
+
+START_TEST(test_look_of_a_header) {
+  const struct frame_format format = format_image(PIXELS_YUV420P, 4, 2);
+  char said[PROTOCOL_LINE], kept[PROTOCOL_LINE], header[Y4M_HEADER], problem[PROTOCOL_PROBLEM];
+  struct frame_rate rate;
+  struct y4m_look look;
+  int length = snprintf(said, sizeof said, "YUV4MPEG2 W4 H2 F9:2 %s", looks[_i].said);
+  ck_assert_msg(y4m_check_header(said, (size_t)length, &format, &rate, &look, problem), "%s", problem);
+  ck_assert(y4m_look_is_sound(&look));
+  header[y4m_write_header(&format, &rate, &look, header) - 1] = '\0';
+  snprintf(kept, sizeof kept, "YUV4MPEG2 W4 H2 F9:2 %s", looks[_i].kept);
+  ck_assert_str_eq(header, kept);
+}
+END_TEST
+
+START_TEST(test_a_look_of_another_process_is_checked) {
+  static const struct y4m_look unsound[] = {{.fields = 4}, {.siting = 3}, {.range = 3}, {.says_aspect = 2}};
+  ck_assert(!y4m_look_is_sound(&unsound[_i]));
+}
+END_TEST
+
+static const struct {
   double frames_a_second;
   uint32_t frames, seconds;
 } numbers[] = {{0, 0, 1000},          {30, 30, 1},          {1000000, 1000000, 1}, {29.97, 30000, 1001},
@@ -295,6 +334,8 @@ Suite *receive_suite(void) {
   tcase_add_test(tests, test_header_too_long);
   tcase_add_test(tests, test_own_header_is_understood);
   tcase_add_loop_test(tests, test_rate_of_a_header, 0, (int)(sizeof rates / sizeof rates[0]));
+  tcase_add_loop_test(tests, test_look_of_a_header, 0, sizeof looks / sizeof looks[0]);
+  tcase_add_loop_test(tests, test_a_look_of_another_process_is_checked, 0, 4);
   tcase_add_test(tests, test_rate_of_a_source);
   tcase_add_loop_test(tests, test_rate_of_a_number, 0, (int)(sizeof numbers / sizeof numbers[0]));
   suite_add_tcase(suite, tests);

@@ -57,7 +57,7 @@ static void check_header(const struct peer *peer, uint64_t number) {
   for (uint64_t first = sink->block ? number : peer->joined; first <= number; first++) {
     char header[Y4M_HEADER];
     struct frame_rate rate = rate_of(first);
-    size_t length = y4m_write_header(&format, &rate, header);
+    size_t length = y4m_write_header(&format, &rate, &(struct y4m_look){0}, header);
     found |= length == peer->header_bytes && memcmp(header, peer->header, length) == 0;
   }
   CHECK(found);

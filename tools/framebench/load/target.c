@@ -24,8 +24,9 @@ static bool make_header(const char *format, struct load_form *form) {
   enum pixel_format which = strcmp(pixels, pixel_format_names[PIXELS_GRAY]) == 0 ? PIXELS_GRAY : PIXELS_YUV420P;
   const struct frame_format image = format_image(which, width, height);
   const struct frame_rate unknown = {0};
+  const struct y4m_look look = {0};
   char line[Y4M_HEADER];
-  int length = (int)y4m_write_header(&image, &unknown, line);
+  int length = (int)y4m_write_header(&image, &unknown, &look, line);
   snprintf(form->header, sizeof form->header, "%.*s", length, line);
   return true;
 }
