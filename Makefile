@@ -92,7 +92,7 @@ config_sources := $(wildcard config/*.c)
 gpu_sources    := $(filter-out gpu/model/cuda%.c,$(wildcard gpu/*.c gpu/cpu/*.c gpu/model/*.c gpu/stages/*.c gpu/stages/*/*.c))
 # Test builds have a stage more, which makes devices fail.
 fault_stage    := $(if $(filter -DFRAMED_FAULTS,$(flags_$(VARIANT))),tests/fault/fault)
-gpu_sources    += $(fault_stage:%=%.c)
+gpu_sources    += $(if $(fault_stage),$(wildcard tests/fault/*.c))
 daemon_sources := $(wildcard daemon/*/*.c)
 link_sources := $(filter-out tools/link/mqtt_$(if $(mqtt),absent,client).c,$(wildcard tools/link/*.c))
 framebench_cuda := $(wildcard tools/framebench/*/cuda*.c)
@@ -249,7 +249,7 @@ $(gpu_tests):
 unit_dirs := $(notdir $(patsubst %/,%,$(wildcard tests/unit/*/)))
 unit_programs := $(patsubst %,$(unit_folder)/unit-%,$(unit_dirs))
 # The CUDA backend against a fake runtime, which its header finds before the real one.
-unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c open.c backend.c warm_up.c joint.c chain.c kept.c leave.c format.c cpu/cpu.c cpu/program.c cpu/frames.c cpu/host.c cpu/pool.c))
+unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c open.c backend.c warm_up.c joint.c chain.c kept.c leave.c format.c cpu/cpu.c cpu/program.c cpu/frames.c cpu/host.c cpu/pool.c) tests/fault/backends.c)
 $(out)/obj/tests/unit/cuda/%.o: private flags += -Itests/unit/cuda/fake
 unit_layers_config := $(config_objects)
 # Tests of the daemon's rooms link what they use out of one archive, and may bring their own in place of anything in it.

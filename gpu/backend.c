@@ -108,22 +108,6 @@ void gpu_set_architecture(int architecture) { atomic_store(&opened_architecture,
 
 int gpu_architecture(void) { return atomic_load(&opened_architecture); }
 
-#ifdef FRAMED_FAULTS
-bool gpu_fault_has_lost(unsigned device) {
-  const char *path = getenv("FRAMED_FAULT_DEVICES");
-  FILE *file = path ? fopen(path, "re") : NULL;
-  unsigned number = device + 1;
-  bool found = false;
-  while (file && !found && fscanf(file, "%u", &number) == 1) {
-    found = number == device;
-  }
-  if (file) {
-    fclose(file);
-  }
-  return found;
-}
-#endif
-
 /* -- what the kernel says ------------------------------------------------------------------------------------------ */
 
 bool gpu_nvidia_present(const char *directory) {

@@ -14,10 +14,8 @@
  * What a worker writes to a slot happens before `state` says that it is done, and after that it touches only the
  * program, which gpu_program_free() keeps until `busy` is 0.
  */
-#include "gpu/cpu/fault.h"
 #include "gpu/cpu/private.h"
 
-#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -217,44 +215,11 @@ static void finish(struct cpu_slot *slot) {
   program->base.options.wake(program->base.options.context);
 }
 
-#ifdef FRAMED_FAULTS
-static _Thread_local struct cpu_slot *running_slot;
-
-void cpu_fault_illegal(void) {
-  if (running_slot) {
-    struct gpu_error error;
-    gpu_error_set(&error, EFAULT, "unless the stage is under test, report it",
-                  "stages[%u] (fault) made an illegal memory access", running_slot->next_stage);
-    error.stage = (int)running_slot->next_stage;
-    gpu_device_die(running_slot->program->base.device, &error);
-  }
-}
-
-void cpu_fault_lost(void) {
-  const struct cpu_device *device = running_slot ? (struct cpu_device *)running_slot->program->base.device : NULL;
-  if (device && gpu_fault_has_lost(device->number)) {
-    cpu_fault_illegal();
-  }
-}
-
-void cpu_fault_hang(void) {
-  if (running_slot) {
-    struct cpu_program *program = running_slot->program;
-    pool_take_lock(&program->lock);
-    while (!program->freeing) {
-      pthread_cond_wait(&program->changed, &program->lock);
-    }
-    atomic_store(&program->lost, true);
-    pthread_mutex_unlock(&program->lock);
-  }
-}
-#endif
-
 void cpu_run_frame(struct pool_job *job) {
   struct cpu_slot *slot = (struct cpu_slot *)job;
   struct cpu_program *program = slot->program;
 #ifdef FRAMED_FAULTS
-  running_slot = slot;
+  cpu_fault_slot = slot;
 #endif
   slot->resumed = gpu_now();
   if (!slot->started) {

@@ -57,4 +57,8 @@ struct cpu_program {
 /* frames.c: the job of a slot, which runs its frame as far as that may run now. */
 void cpu_run_frame(struct pool_job *job);
 
+#ifdef FRAMED_FAULTS
+extern _Thread_local struct cpu_slot *cpu_fault_slot; /* tests/fault: whose frame this worker runs */
+#endif
+
 #endif

@@ -1,7 +1,6 @@
 /* fault: descriptor and what the CPU backend does; see fault.h. */
 #include "tests/fault/fault.h"
 
-#include "gpu/cpu/fault.h"
 #include "gpu/stages/prepare.h"
 
 #include <errno.h>

@@ -26,8 +26,13 @@ extern const struct stage_descriptor fault_stage;
 /* Whether this frame warms a program up, and a byte was there for it. */
 bool fault_strikes_warm_up(uint64_t sequence);
 
-/* In backend.c: whether the file that FRAMED_FAULT_DEVICES names has the device's number in it, as one of several words. */
+/* In backends.c: whether the file that FRAMED_FAULT_DEVICES names has the device's number in it, as one of several words. */
 bool gpu_fault_has_lost(unsigned device);
+
+/* How the CPU backend is struck: called on a worker, in run(); without effect elsewhere. */
+void cpu_fault_illegal(void); /* the device is dead: no frame on it is ever done or told */
+void cpu_fault_lost(void);    /* the same, if gpu_fault_has_lost() names its device */
+void cpu_fault_hang(void);    /* the frame stays on its stream until its program is freed */
 
 int fault_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream);
 
