@@ -78,9 +78,10 @@ static bool is_our_origin(const struct access_headers *headers) {
   if (headers->origin && (!begin || !headers->host || strcasecmp(begin + 3, headers->host) != 0)) {
     return false;
   }
-  bool elsewhere = headers->site && strcmp(headers->site, "cross-site") == 0;
-  /* A link may lead here, and shows the page alone. A form of another website may not: it is a POST. */
-  return !elsewhere || (!headers->commands && headers->mode && strcmp(headers->mode, "navigate") == 0);
+  bool own = !headers->site || strcasecmp(headers->site, "same-origin") == 0 || strcasecmp(headers->site, "none") == 0;
+  bool elsewhere = !own && strcasecmp(headers->site, "same-site") != 0; /* that is another port of this machine */
+  /* A link may lead here, and shows the page alone. A form of another page may not: it is a POST. */
+  return headers->commands ? own : !elsewhere || (headers->mode && strcmp(headers->mode, "navigate") == 0);
 }
 
 enum access access_judge(const struct access_headers *headers, const char *token) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/status/pictures.h"
+#include "daemon/status/viewer.h"
 
 enum { NAME_ROOM = 65, HEAD_ROOM = 160 };
 
@@ -13,6 +14,7 @@ struct live {
   const struct status_ops *ops;
   struct http_request *request; /* not after on_left() */
   struct picture_order order;
+  struct viewer viewer;   /* whose rights a reload may take away */
   server_answer *refused; /* until the first picture is there */
   char pipeline[NAME_ROOM];
   bool begun, asking, over, left;
@@ -22,8 +24,21 @@ struct live {
 
 static void live_free(struct live *live) {
   --*live->ops->live_viewers;
+  viewer_clear(&live->viewer);
   free(live->part);
   free(live);
+}
+
+static bool may_see(const struct live *live) {
+  struct server_view view;
+  live->ops->read(live->ops->server, &view);
+  for (unsigned i = 0; i < view.pipeline_count; i++) {
+    const struct config_pipeline *config = pipeline_config(live->ops->pipeline(live->ops->server, i));
+    if (strcmp(config->name, live->pipeline) == 0) {
+      return viewer_sees_side(&live->viewer, config, live->order.side == PICTURE_OUT);
+    }
+  }
+  return true; /* it has gone, and the answer says so */
 }
 
 static void ask(struct live *live) {
@@ -53,7 +68,10 @@ static bool make_part(struct live *live, const unsigned char *file, size_t lengt
 static size_t read_part(void *context, char *bytes, size_t room) {
   struct live *live = context;
   if (!live->part && !live->over && !live->asking) {
-    ask(live);
+    live->over = !may_see(live);
+    if (!live->over) {
+      ask(live);
+    }
   }
   if (!live->part) {
     return live->over ? 0 : HTTP_LATER;
@@ -104,7 +122,7 @@ static void on_failed(void *context, int code, json_t *body) {
   live->asking = false;
   if (live->left) {
     live_free(live);
-  } else if (code == 204 && !http_client_left(live->request)) {
+  } else if (code == 204 && may_see(live) && !http_client_left(live->request)) {
     ask(live);
   } else if (!live->begun) {
     live->refused(live->request, code, body);
@@ -117,7 +135,8 @@ static void on_failed(void *context, int code, json_t *body) {
   json_decref(body);
 }
 
-void live_answer(const struct status_ops *ops, struct http_request *request, const struct picture_order *order) {
+void live_answer(const struct status_ops *ops, struct http_request *request, const struct picture_order *order,
+                 bool has_token) {
   if (*ops->live_viewers >= PICTURES_MOST) {
     answer_error(order->failed, request, 503, "close one of them, or ask for single pictures", "%d viewers watch already",
                  PICTURES_MOST);
@@ -131,6 +150,7 @@ void live_answer(const struct status_ops *ops, struct http_request *request, con
   ++*ops->live_viewers;
   live->ops = ops;
   live->request = request;
+  viewer_read(&live->viewer, request, has_token);
   live->refused = order->failed;
   live->order = *order;
   live->order.live = true;

@@ -14,7 +14,7 @@
 #define LIVE_TYPE     "multipart/x-mixed-replace; boundary=" LIVE_BOUNDARY
 
 /* Answers the request with a stream of what `order` names, whose callbacks it sets; with 503 where too many watch already, and
- * otherwise with `failed` where the first picture is none. */
-void live_answer(const struct status_ops *ops, struct http_request *request, const struct picture_order *order);
+ * otherwise with `failed` where the first picture is none. The stream ends when a reload takes the right to see it away. */
+void live_answer(const struct status_ops *ops, struct http_request *request, const struct picture_order *order, bool has_token);
 
 #endif

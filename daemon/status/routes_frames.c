@@ -141,6 +141,6 @@ void routes_live_view(struct status *status, struct http_request *request, const
   } else if (http_is(request, "HEAD")) {
     reply_text(request, 200, LIVE_TYPE, strdup(""), NULL);
   } else {
-    live_answer(status->ops, request, &order);
+    live_answer(status->ops, request, &order, status->viewer.sees_all && !status->viewer.is_known);
   }
 }

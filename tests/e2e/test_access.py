@@ -1,16 +1,19 @@
 """Who may ask over HTTP: no website through a browser, and over TCP with a token nobody without it."""
 
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
+import time
 import urllib.error
 import urllib.request
 
 import pytest
 
-from harness import Daemon, limit, pipeline, run_framed
+from harness import FRAMECTL, Daemon, environment, limit, pipeline, run_framed
 from test_status import free_port
 
 FORMAT = {"pixels": "gray", "width": 64, "height": 48}
@@ -135,6 +138,9 @@ def test_a_user_of_the_status_socket_sees_what_its_sockets_show(place):
         for path in FRAMES:
             assert nobody(path)[0] == "403", path
         assert nobody("/v1/pipelines/free/history")[0] == "200"
+        told = subprocess.run([FRAMECTL, "-s", daemon.socket, "status"], user=65534, group=65534, extra_groups=[], capture_output=True,
+                              text=True, env=environment(), timeout=limit(20), check=False)
+        assert told.returncode == 0 and "cam0: running; more is shown to users who may connect to its sockets" in told.stdout, told
 
 
 def test_the_page_is_not_to_be_framed(place):
@@ -143,3 +149,30 @@ def test_the_page_is_not_to_be_framed(place):
         daemon.wait_log("is ready")
         headers = urllib.request.urlopen(f"http://127.0.0.1:{port}/").headers
         assert headers["X-Frame-Options"] == "DENY" and headers["Content-Security-Policy"] == "frame-ancestors 'none'"
+
+
+def test_a_live_view_ends_with_the_right_to_see_it(place):
+    """A reload that adds `allow` ends streams that are open."""
+    entries = {"cam0": pipeline(FORMAT, source=OPEN, sink=OPEN)}
+    daemon, port = start(place, entries=entries)
+    with daemon, daemon.reader() as reader, daemon.producer() as producer:
+        stream = urllib.request.Request(f"http://127.0.0.1:{port}/v1/pipelines/cam0/live?side=in")
+        over = threading.Event()
+
+        def feed():
+            with contextlib.suppress(OSError):
+                while not over.is_set():
+                    producer.send(bytes(64 * 48))
+                    reader.read(64 * 48)
+                    time.sleep(0.02)
+        feeding = threading.Thread(target=feed)
+        feeding.start()
+        with urllib.request.urlopen(stream, timeout=limit(20)) as live:
+            assert live.read(100)
+            entries["cam0"]["source"]["allow"] = {"users": [0]}
+            daemon.write(entries, status=daemon.config["status"])
+            daemon.command("/v1/reload")
+            while live.read(65536):
+                pass
+        over.set()
+        feeding.join()

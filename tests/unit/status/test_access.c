@@ -39,7 +39,10 @@ START_TEST(origins_are_the_host_that_was_asked) {
       {{.host = "localhost", .site = "none", .mode = "navigate"}, ACCESS_GRANTED},
       {{.host = "localhost", .site = "cross-site", .mode = "navigate"}, ACCESS_GRANTED},
       {{.host = "localhost", .site = "cross-site", .mode = "navigate", .commands = true}, ACCESS_WRONG_ORIGIN},
-      {{.host = "localhost", .site = "cross-site", .mode = "no-cors"}, ACCESS_WRONG_ORIGIN},
+      {{.host = "localhost", .site = "Cross-Site", .mode = "no-cors"}, ACCESS_WRONG_ORIGIN},
+      {{.host = "localhost", .site = "same-site", .mode = "navigate", .commands = true}, ACCESS_WRONG_ORIGIN},
+      {{.host = "localhost", .site = "same-origin", .mode = "cors", .commands = true}, ACCESS_GRANTED},
+      {{.host = "localhost", .site = "same-site", .mode = "cors"}, ACCESS_GRANTED},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     ck_assert_int_eq(access_judge(&cases[i].headers, NULL), cases[i].access);

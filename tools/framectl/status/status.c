@@ -140,6 +140,15 @@ static void print_refusals(json_t *document, bool colour) {
   }
 }
 
+static void print_hidden(const json_t *document) {
+  const char *name;
+  json_t *pipeline, *hidden = json_object_get(document, "hidden");
+  json_object_foreach(hidden, name, pipeline) {
+    const char *state = json_string_value(json_object_get(pipeline, "condition"));
+    printf("%s: %s; more is shown to users who may connect to its sockets\n", name, state ? state : "unknown");
+  }
+}
+
 static bool print_all(json_t *document, bool colour, struct problem *problem) {
   struct table *table =
       table_new("PIPELINE|STATE|WAITS FOR|>EMITTED|>FPS IN|>FPS OUT|>IN|>OUT|>LAST IN|>P50|>P99|BOUND BY|DROPPED");
@@ -157,6 +166,7 @@ static bool print_all(json_t *document, bool colour, struct problem *problem) {
   bool fine = table_print(table, stdout, "", colour);
   table_free(table);
   print_refusals(document, colour);
+  print_hidden(document);
   return fine || report_no_memory(problem);
 }
 
