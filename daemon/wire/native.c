@@ -34,15 +34,15 @@ bool native_read_hello(const unsigned char bytes[NATIVE_HELLO_BYTES], struct nat
              sizeof *hello);
     return false;
   }
+  if (hello->version < NATIVE_OLDEST || hello->version > NATIVE_VERSION) { /* before anything that a version may change */
+    *code = NATIVE_E_VERSION;
+    snprintf(problem, PROTOCOL_PROBLEM, "this daemon speaks version " NATIVE_SPOKEN " of the protocol, the client version %u",
+             hello->version);
+    return false;
+  }
   if ((hello->flags & ~(uint32_t)NATIVE_HELLO_ACKS) != 0) {
     snprintf(problem, PROTOCOL_PROBLEM, "its HELLO has flags %#x, of which version %d does not know all", hello->flags,
              NATIVE_VERSION);
-    return false;
-  }
-  if (hello->version != NATIVE_VERSION) {
-    *code = NATIVE_E_VERSION;
-    snprintf(problem, PROTOCOL_PROBLEM, "this daemon speaks version %d of the protocol, the client version %u", NATIVE_VERSION,
-             hello->version);
     return false;
   }
   if (hello->role < NATIVE_PRODUCER || hello->role > NATIVE_BOTH || hello->transport > NATIVE_SHARED) {

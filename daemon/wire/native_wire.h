@@ -22,11 +22,15 @@
 
 enum {
   NATIVE_MAGIC = 0x444D5246, /* "FRMD" */
-  NATIVE_VERSION = 1,
-  NATIVE_TEXT = 64,   /* bytes of a name or a format, zeros behind it */
-  NATIVE_ERROR = 512, /* longest sentence of an ERROR */
-  NATIVE_DOORBELL = 0 /* the byte that wakes the other side of shared memory; no message begins with it */
+  NATIVE_VERSION = 1,        /* the newest: a layout that changes raises it */
+  NATIVE_OLDEST = 1,         /* the daemon speaks the last two, as HELLO asks */
+  NATIVE_TEXT = 64,          /* bytes of a name or a format, zeros behind it */
+  NATIVE_ERROR = 512,        /* longest sentence of an ERROR */
+  NATIVE_DOORBELL = 0        /* the byte that wakes the other side of shared memory; no message begins with it */
 };
+
+/* Both, for people. */
+#define NATIVE_SPOKEN "1"
 
 enum native_type {
   NATIVE_HELLO = 1,   /* from the client, first */
@@ -201,12 +205,14 @@ struct native_control {
   unsigned char rest_of_completions[4096 - NATIVE_RING * 88];
 };
 
-_Static_assert(sizeof(struct native_header) == 16, "layout");
-_Static_assert(sizeof(struct native_hello) == 24, "layout");
-_Static_assert(sizeof(struct native_welcome) == 256, "layout");
-_Static_assert(sizeof(struct native_frame) == 32, "layout");
-_Static_assert(sizeof(struct native_result) == 80, "layout");
-_Static_assert(sizeof(struct native_ack) == 8, "layout");
+/* Clients of version 1 hold these layouts: another one needs a row in VERSIONS of framed-protocol(7), and a new version. */
+_Static_assert(sizeof(struct native_submission) == 40 && sizeof(struct native_completion) == 88, "layout of version 1");
+_Static_assert(sizeof(struct native_header) == 16, "layout of version 1");
+_Static_assert(sizeof(struct native_hello) == 24, "layout of version 1");
+_Static_assert(sizeof(struct native_welcome) == 256, "layout of version 1");
+_Static_assert(sizeof(struct native_frame) == 32, "layout of version 1");
+_Static_assert(sizeof(struct native_result) == 80, "layout of version 1");
+_Static_assert(sizeof(struct native_ack) == 8, "layout of version 1");
 _Static_assert(sizeof(struct native_control) == NATIVE_CONTROL, "layout");
 
 #endif

@@ -134,7 +134,9 @@ def test_every_split_of_hello_and_frame(place):
 
 def test_what_no_native_client_says_is_answered_with_an_error(place):
     with Daemon(place, {"cam0": replying()}) as daemon:
-        sayings = [(b"YUV4MPEG2 W32 H16\n", native.E_PROTOCOL), (native.hello(BOTH, version=9), native.E_VERSION),
+        sayings = [(b"YUV4MPEG2 W32 H16\n", native.E_PROTOCOL), (native.hello(BOTH, version=0), native.E_VERSION),
+                   (native.hello(BOTH, version=2), native.E_VERSION), (native.hello(BOTH, version=65535), native.E_VERSION),
+                   (native.long_hello(BOTH, 0, flags=1 << 31, version=2), native.E_VERSION),
                    (native.hello(PRODUCER), native.E_ROLE), (native.hello(77), native.E_PROTOCOL),
                    (native.frame(b"x" * 512), native.E_PROTOCOL)]
         for saying, code in sayings:
@@ -142,6 +144,7 @@ def test_what_no_native_client_says_is_answered_with_an_error(place):
                 client.send(saying)
                 answer = client.rest()
                 assert answer.startswith(b"FRMD\5\0") and struct.unpack("<I", answer[16:20])[0] == code, saying
+                assert code != native.E_VERSION or b"speaks version 1 of the protocol" in answer
         with Native(daemon.path("cam0", "source"), BOTH) as client:  # and nobody else noticed
             client.send_frame(b"x" * 512)
             assert client.result().payload == inverted(b"x" * 512)

@@ -63,8 +63,8 @@ def hello(role, transport=0, version=1):
     return message(HELLO, struct.pack("<IIII", version, role, transport, 0))
 
 
-def long_hello(role, token, flags=1, transport=0):
-    return message(HELLO, struct.pack("<IIIIQ", 1, role, transport, flags, token))
+def long_hello(role, token, flags=1, transport=0, version=1):
+    return message(HELLO, struct.pack("<IIIIQ", version, role, transport, flags, token))
 
 
 def frame(payload, sequence=0, timestamp=0, deadline=0, flags=0):
