@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+import time
 
 import pytest
 
@@ -15,10 +16,10 @@ INFO = {"server_id": "x", "version": "2.9.10", "headers": True, "max_payload": 8
 
 
 class Liar:
-    """Answers each request by what its subject begins with, behind "$JS.API."; else with an empty object."""
+    """Answers each request by what its subject begins with, behind "$JS.API."; else with an empty object. Keeps what was asked."""
 
     def __init__(self, answers):
-        self.answers = answers
+        self.answers, self.asked = answers, []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"nats://127.0.0.1:{self.listener.getsockname()[1]}"
 
@@ -48,6 +49,7 @@ class Liar:
             elif words[:1] in ([b"PUB"], [b"HPUB"]):
                 file.read(int(words[-1]) + 2)
                 what = words[1].decode().removeprefix("$JS.API.")
+                self.asked.append(what)
                 body = json.dumps(next((answer for name, answer in self.answers.items() if what.startswith(name)), {})).encode()
                 client.sendall(b"MSG %s %s %d\r\n%s\r\n" % (words[2], number, len(body), body))
 
@@ -59,3 +61,19 @@ def test_an_answer_without_a_configuration_is_said(place, answers):
         with Link(daemon, server, sources={"cam0": {"stream": "FRAMES", "consumer": "workers"}}) as link:
             wait_until(lambda: "what the server says of stream FRAMES makes no sense" in link.log, lambda: link.log, 20)
             assert link.process.poll() is None
+
+
+def test_a_server_that_answers_nothing_is_asked_once_a_second(place):
+    both = {"source": {"protocol": "native"}, "sink": {"protocol": "native"}}
+    made = "2026-01-01T00:00:00Z"
+    answers = {"STREAM.INFO": {"config": {"name": "FRAMES", "subjects": ["frames.cam0"], "retention": "workqueue"}, "created": made,
+                               "state": {"messages": 0}},
+               "CONSUMER.INFO": {"name": "workers", "stream_name": "FRAMES", "created": made,
+                                 "config": {"durable_name": "workers", "ack_policy": "explicit", "filter_subject": "frames.cam0"}}}
+    with Liar(answers) as server, Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [64]}, slots=4, **both)}) as daemon:
+        with Link(daemon, server, sources={"cam0": {"stream": "FRAMES", "consumer": "workers"}}) as link:
+            wait_until(lambda: "is neither a frame nor a status" in link.log, lambda: link.log, 20)
+            before = sum(what.startswith("CONSUMER.MSG.NEXT") for what in server.asked)
+            time.sleep(2.5)
+            more = sum(what.startswith("CONSUMER.MSG.NEXT") for what in server.asked) - before
+            assert 0 < more <= 16, f"{more} requests in 2.5 s, with 4 slots"

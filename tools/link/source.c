@@ -255,17 +255,22 @@ static void mend_refusal(struct link *link) {
   link_taken(link);
 }
 
-/* What comes in place of a frame. A consumer that cannot be asked says so at once, each time. */
+/* What comes in place of a frame. A consumer that cannot be asked says so at once, each time; so does a server whose answer
+ * says nothing. */
 static void take_status(struct link *link, natsMsg *message) {
   struct source *source = link->state;
   const char *status = NULL, *why = NULL;
-  if (natsMsgHeader_Get(message, "Status", &status) != NATS_OK || strcmp(status, "404") == 0 || strcmp(status, "408") == 0) {
+  bool has_status = natsMsgHeader_Get(message, "Status", &status) == NATS_OK && status;
+  if (has_status && (strcmp(status, "404") == 0 || strcmp(status, "408") == 0)) {
     mend_refusal(link);
     return;
   }
   natsMsgHeader_Get(message, "Description", &why);
   if (source->warned == 0) {
-    link_warn(link, "consumer %s gives no frames: %s", link->settings->consumer, why ? why : status);
+    link_warn(link, "consumer %s gives no frames: %s", link->settings->consumer,
+              why          ? why
+              : has_status ? status
+                           : "the server's answer is neither a frame nor a status");
   }
   source->warned = link_clock();
 }
