@@ -1,7 +1,9 @@
 """framed-link: results of a pipeline into a stream of NATS, each stored once, whatever is killed on the way."""
 
+import json
 import shutil
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -242,11 +244,33 @@ def check(place, text):
 
 def test_a_check_says_what_would_be_done(place):
     done = check(place, GOOD)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0 and "cannot reach the server nats://127.0.0.1:4222" in done.stderr
     assert done.stdout.splitlines() == [
         "pipeline cam0 at /run/framed/cam0.out.sock -> stream RESULTS (results.cam0), block",
         "pipeline archive at /run/framed/archive.out.sock -> stream RESULTS (done.archive), block, named by the frames of FRAMES",
         "stream FRAMES (frames.archive), consumer workers -> pipeline archive at /run/framed/archive.sock"]
+
+
+def test_a_check_says_what_cannot_be_reached(place, server):
+    with Daemon(place, {"cam0": entry()}) as daemon, socket.create_server(("127.0.0.1", 0)) as silent:
+        dumb = f"127.0.0.1:{silent.getsockname()[1]}"
+        config = {"nats": {"servers": [server.url]}, "status": daemon.config["status"]["socket"],
+                  "sinks": {"cam0": {"socket": str(daemon.path("cam0", "sink")), "stream": "RESULTS"}}}
+        done = check(place, json.dumps(config))
+        assert (done.returncode, done.stderr) == (0, "")
+        config["nats"]["servers"] += ["nats://me:secret@127.0.0.1:1", f"nats://{dumb}"]
+        config["mqtt"] = {"server": f"mqtt://{dumb}", "pipelines": {"yard": {"socket": str(place / "nobody.sock")}}}
+        done = check(place, json.dumps(config))
+        assert done.returncode == 0 and done.stderr.splitlines() == [f"framed-link: warning: {text}" for text in [
+            f"mqtt yard: cannot reach its socket {place}/nobody.sock: No such file or directory",
+            "cannot reach the server nats://127.0.0.1:1: no server listens there",
+            f"cannot reach the server nats://{dumb}: it does not answer",
+            f"cannot reach the broker of MQTT: mqtt://{dumb}: it does not answer"]]
+        daemon.kill()
+        told = check(place, json.dumps({key: config[key] for key in ("nats", "status", "sinks")})).stderr
+        assert told.count("nobody has it open; start framed") == 2
+        daemon.start()
+        daemon.wait_ready()
 
 
 def test_the_daemon_is_named_by_the_environment_or_the_file(place, monkeypatch):

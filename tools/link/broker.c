@@ -160,6 +160,33 @@ static natsStatus subscribe(struct broker *broker) {
   return status == NATS_OK ? natsSubscription_SetPendingLimits(broker->inbox, -1, -1) : status; /* it gets what it asks for */
 }
 
+static void say_why(char why[BROKER_TEXT], natsStatus status) {
+  const char *detail = nats_GetLastError(NULL);
+  snprintf(why, BROKER_TEXT, "%s", detail && *detail ? detail : natsStatus_GetText(status));
+}
+
+bool broker_try(const struct settings *settings, const char *server, int64_t patience_ms, char why[BROKER_TEXT]) {
+  natsOptions *options = NULL;
+  natsConnection *connection = NULL;
+  natsStatus status = natsOptions_Create(&options);
+  status = status == NATS_OK ? natsOptions_SetServers(options, &server, 1) : status;
+  status = status == NATS_OK ? natsOptions_SetName(options, "framed-link --check") : status;
+  status = status == NATS_OK ? natsOptions_SetAllowReconnect(options, false) : status;
+  status = status == NATS_OK ? natsOptions_SetTimeout(options, patience_ms) : status;
+  status = status == NATS_OK ? set_security(options, settings) : status;
+  status = status == NATS_OK ? natsConnection_Connect(&connection, options) : status;
+  if (status == NATS_NO_SERVER) { /* the library says no more of an address where nobody listens */
+    snprintf(why, BROKER_TEXT, "no server listens there");
+  } else if (status == NATS_TIMEOUT) {
+    snprintf(why, BROKER_TEXT, "it does not answer");
+  } else if (status != NATS_OK) {
+    say_why(why, status);
+  }
+  natsConnection_Destroy(connection);
+  natsOptions_Destroy(options);
+  return status == NATS_OK;
+}
+
 bool broker_connect(struct broker *broker, const struct link_settings *link) {
   natsOptions *options = NULL;
   broker->unheard = false;
@@ -175,8 +202,7 @@ bool broker_connect(struct broker *broker, const struct link_settings *link) {
     return true;
   }
   if (status != NATS_OK) {
-    const char *detail = nats_GetLastError(NULL);
-    snprintf(broker->why, sizeof broker->why, "%s", detail && *detail ? detail : natsStatus_GetText(status));
+    say_why(broker->why, status);
   }
   broker_disconnect(broker);
   return false;

@@ -60,6 +60,8 @@ void broker_free(struct broker *broker);
 
 /* Connects and sees to it that the link's stream, if it has one, and a source's consumer are there. False with `why`. */
 bool broker_connect(struct broker *broker, const struct link_settings *link);
+/* Connects to one of the servers, and leaves it. False with `why`. */
+bool broker_try(const struct settings *settings, const char *server, int64_t patience_ms, char why[BROKER_TEXT]);
 /* Gives up what is not sent yet after a moment. */
 void broker_disconnect(struct broker *broker);
 

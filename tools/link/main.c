@@ -16,6 +16,7 @@
 
 #include "tools/link/found.h"
 #include "tools/link/mqtt_client.h"
+#include "tools/link/reach.h"
 #include "tools/link/tell.h"
 
 enum { STATUS_OK = 0, STATUS_USAGE = 64, STATUS_INTERNAL = 70, STATUS_CONFIG = 78, EVERY_MS = 1000 };
@@ -24,7 +25,7 @@ enum { STATUS_OK = 0, STATUS_USAGE = 64, STATUS_INTERNAL = 70, STATUS_CONFIG = 7
 
 static const char usage[] = "usage: framed-link [-c FILE] [--check]\n\n"
                             "  -c, --config FILE   the configuration; " DEFAULT_FILE " if nothing is said\n"
-                            "      --check         says what is wrong with it, or what it would do, and ends\n"
+                            "      --check         says what is wrong with it, or what it would do and cannot reach\n"
                             "      --version\n"
                             "      --help\n";
 
@@ -224,6 +225,7 @@ static int load_and_run(const char *file, bool check) {
     say_old_forms(settings);
     describe(settings);
     status = fflush(stdout) == 0 ? STATUS_OK : STATUS_INTERNAL;
+    reach_all(settings);
   } else {
     say_old_forms(settings);
     status = run(settings);

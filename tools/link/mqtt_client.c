@@ -104,7 +104,9 @@ static bool set_options(struct mqtt_client *client, const struct settings *setti
   int version = settings->mqtt_old ? MQTT_PROTOCOL_V311 : MQTT_PROTOCOL_V5;
   int status = mosquitto_int_option(library, MOSQ_OPT_PROTOCOL_VERSION, version);
   status = status ? status : mosquitto_int_option(library, MOSQ_OPT_TCP_NODELAY, 1);
-  status = status ? status : mosquitto_will_set(library, will, (int)strlen("offline"), "offline", 0, true);
+  if (will && status == MOSQ_ERR_SUCCESS) {
+    status = mosquitto_will_set(library, will, (int)strlen("offline"), "offline", 0, true);
+  }
   if (status != MOSQ_ERR_SUCCESS) {
     say_why(client, settings, describe(status));
     return false;

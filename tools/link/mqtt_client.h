@@ -30,7 +30,7 @@ bool mqtt_client_is_built(void);
 void mqtt_client_init(void);
 
 /* Connects and waits for the broker's answer, for some seconds at most, or until `stop` is readable. The broker publishes
- * "offline" on `will`, retained, once the connection is lost. False: `why` says why. */
+ * "offline" on `will`, if that is not NULL, retained, once the connection is lost. False: `why` says why. */
 bool mqtt_client_connect(struct mqtt_client *client, const struct settings *settings, const char *will, int stop);
 /* Sends what waits, for half a second at most. The broker does not publish the will. */
 void mqtt_client_disconnect(struct mqtt_client *client);
