@@ -19,7 +19,7 @@
 #include "tools/link/reach.h"
 #include "tools/link/tell.h"
 
-enum { STATUS_OK = 0, STATUS_USAGE = 64, STATUS_INTERNAL = 70, STATUS_CONFIG = 78, EVERY_MS = 1000 };
+enum { STATUS_OK = 0, STATUS_USAGE = 64, STATUS_INTERNAL = 70, STATUS_CONFIG = 78, EVERY_MS = 1000, CLOSE_MS = 2000 };
 
 #define DEFAULT_FILE "/etc/framed/link.yaml"
 
@@ -91,6 +91,15 @@ static void notify(const struct fleet *fleet) {
   sd_notifyf(0, "STATUS=%u of %u links up, %" PRIu64 " results stored, %" PRIu64 " frames done", up, count, stored, acked);
 }
 
+/* Why no links run for a moment. A reload has its time, as the service manager wants it. */
+static void tell_manager(bool reloads) {
+  if (reloads) {
+    sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRId64, link_clock() / 1000);
+  } else {
+    sd_notify(0, "STOPPING=1");
+  }
+}
+
 /* -- running ----------------------------------------------------------------------------------------------------------- */
 
 /* The links of `sources`, or those of sinks. */
@@ -126,53 +135,119 @@ static bool start_links(struct fleet *fleet, int stop, int stop_sinks) {
   return true;
 }
 
-/* What came from queues has its results stored before sinks stop. */
-static void run_links(struct fleet *fleet, int stop, int stop_sinks) {
-  struct pollfd stopped = {.fd = stop, .events = POLLIN};
-  bool silent = false, unwritten = false;
+/* Every link of the program stops by these: sources first, so that what came from queues has its results stored. */
+struct stops {
+  int signals, sources, sinks; /* descriptors; the last two are made anew with the links */
+};
+
+static struct settings *load(const char *file) {
+  struct config_errors *errors = config_errors_new();
+  struct settings *settings = errors ? settings_load(file, errors) : NULL;
+  if (!settings) {
+    fputs(errors ? config_errors_text(errors) : "framed-link: no memory\n", stderr);
+  }
+  config_errors_free(errors);
+  return settings;
+}
+
+/* The settings that a reload brings; NULL: there was none, or its file is wrong, which is said. `ends`: it is to end. */
+static struct settings *take_signal(const struct stops *stops, const char *file, bool *ends) {
+  struct signalfd_siginfo signal;
+  struct settings *next = NULL;
+  *ends = false;
+  while (!*ends && read(stops->signals, &signal, sizeof signal) == (ssize_t)sizeof signal) {
+    *ends = signal.ssi_signo != SIGHUP;
+    settings_free(next);
+    next = *ends ? NULL : load(file);
+    if (!*ends) {
+      fprintf(stderr, "framed-link: %s\n",
+              next ? "reload: its links stop and start again" : "reload refused: the file is wrong, and nothing changes");
+    }
+  }
+  return next;
+}
+
+static void stop_links(struct fleet *fleet, const struct stops *stops) {
   const uint64_t one = 1;
+  (void)!write(stops->sources, &one, sizeof one);
+  join_links(fleet, true);
+  (void)!write(stops->sinks, &one, sizeof one);
+  join_links(fleet, false);
+}
+
+/* Until they are to end, or, with the settings that it returns, to start again. */
+static struct settings *run_links(struct fleet *fleet, const struct stops *stops, const char *file) {
+  struct pollfd signals = {.fd = stops->signals, .events = POLLIN};
+  struct settings *next = NULL;
+  bool silent = false, unwritten = false, ends = false;
   do {
     fleet_look(fleet);
     notify(fleet);
     write_metrics(fleet, &unwritten);
     tell_links(fleet->settings, fleet->links, fleet->count, false, &silent);
-  } while (poll(&stopped, 1, EVERY_MS) <= 0);
-  sd_notify(0, "STOPPING=1");
-  join_links(fleet, true);
-  (void)!write(stop_sinks, &one, sizeof one);
-  join_links(fleet, false);
+    if (poll(&signals, 1, EVERY_MS) > 0) {
+      next = take_signal(stops, file, &ends);
+    }
+  } while (!ends && !next);
+  tell_manager(next != NULL);
+  stop_links(fleet, stops);
   tell_links(fleet->settings, fleet->links, fleet->count, true, &silent);
   write_metrics(fleet, &unwritten);
   fleet_end_found(fleet);
+  return next;
 }
 
-/* The signal is never read, so that every source finds it. */
-static int open_stop(void) {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, NULL);
-  return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-static int run(const struct settings *settings) {
-  signal(SIGPIPE, SIG_IGN);
-  mqtt_client_init();
-  int stop = open_stop(), stop_sinks = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+/* One life of the links: from their start until a signal. The library is closed with them, since its threads may tell of
+ * connections until then. */
+static struct settings *run_once(const struct settings *settings, struct stops *stops, const char *file) {
+  stops->sources = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  stops->sinks = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   struct fleet *fleet = fleet_new(settings);
-  bool fine = stop >= 0 && stop_sinks >= 0 && fleet && nats_Open(-1) == NATS_OK && start_links(fleet, stop, stop_sinks);
+  bool fine = stops->sources >= 0 && stops->sinks >= 0 && fleet && nats_Open(-1) == NATS_OK &&
+              start_links(fleet, stops->sources, stops->sinks);
   if (!fine) {
     fprintf(stderr, "framed-link: not enough memory, threads or descriptors\n");
     _exit(STATUS_INTERNAL); /* those that have started use what a return would free */
   }
   sd_notify(0, "READY=1");
-  run_links(fleet, stop, stop_sinks);
-  if (nats_CloseAndWait(2000) == NATS_OK) { /* else threads of the library still have it */
+  struct settings *next = run_links(fleet, stops, file);
+  if (nats_CloseAndWait(CLOSE_MS) == NATS_OK) {
     fleet_free(fleet);
+  } else if (next) { /* threads of the library still have the links; the service manager starts it again */
+    fprintf(stderr, "framed-link: reload: the client library of NATS does not end; it ends and is to be started again\n");
+    _exit(STATUS_INTERNAL);
   }
-  close(stop);
-  close(stop_sinks);
+  close(stops->sources);
+  close(stops->sinks);
+  return next;
+}
+
+static int open_signals(void) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &signals, NULL);
+  return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Takes the settings. */
+static int run(struct settings *settings, const char *file) {
+  struct stops stops = {.signals = open_signals()};
+  signal(SIGPIPE, SIG_IGN);
+  mqtt_client_init();
+  if (stops.signals < 0) {
+    fprintf(stderr, "framed-link: not enough descriptors\n");
+    settings_free(settings);
+    return STATUS_INTERNAL;
+  }
+  while (settings) {
+    struct settings *next = run_once(settings, &stops, file);
+    settings_free(settings);
+    settings = next;
+  }
+  close(stops.signals);
   return STATUS_OK;
 }
 
@@ -216,22 +291,18 @@ static void say_old_forms(const struct settings *settings) {
 }
 
 static int load_and_run(const char *file, bool check) {
-  struct config_errors *errors = config_errors_new();
-  struct settings *settings = errors ? settings_load(file, errors) : NULL;
-  int status = STATUS_CONFIG;
+  struct settings *settings = load(file);
   if (!settings) {
-    fputs(errors ? config_errors_text(errors) : "framed-link: no memory\n", stderr);
-  } else if (check) {
-    say_old_forms(settings);
-    describe(settings);
-    status = fflush(stdout) == 0 ? STATUS_OK : STATUS_INTERNAL;
-    reach_all(settings);
-  } else {
-    say_old_forms(settings);
-    status = run(settings);
+    return STATUS_CONFIG;
   }
+  say_old_forms(settings);
+  if (!check) {
+    return run(settings, file);
+  }
+  describe(settings);
+  int status = fflush(stdout) == 0 ? STATUS_OK : STATUS_INTERNAL;
+  reach_all(settings);
   settings_free(settings);
-  config_errors_free(errors);
   return status;
 }
 
