@@ -3,10 +3,10 @@
  * that cannot go on without it (sysexits). Functions fill it and return false or NULL; nobody prints it but main
  * and the log.
  *
- * Only the text of the configuration may be wrong with EXIT_STATUS_CONFIG, which a service manager does not start again. What
- * the system refuses (a full disk, a lost mount, no descriptor) may be over in a moment: `passes` says so, and whoever needs it
- * waits and tries again. failure_set_system() alone decides that, by the error's number: every call that the system may refuse
- * fails through it, and tests/structure.py looks that no strerror() stands in a failure_set().
+ * EXIT_STATUS_CONFIG means that the text of the configuration is wrong; a service manager does not start such a daemon again.
+ * What the system refuses (a full disk, a lost mount, no descriptor) may be over in a moment: `passes` says so, and the caller
+ * waits and tries again. failure_set_system() alone decides this, by the errno. Every call that the system may refuse fails
+ * through it; tests/structure.py allows no strerror() in a failure_set().
  */
 #ifndef FRAMED_BASE_FAILURE_H
 #define FRAMED_BASE_FAILURE_H
@@ -37,11 +37,11 @@ struct failure {
 __attribute__((format(printf, 4, 5))) bool failure_set(struct failure *failure, enum exit_status status, const char *remedy,
                                                        const char *format, ...);
 
-/* The same for a call that the system refused with that errno: ": No space left on device" follows the text. A `remedy` of NULL
- * stands for one that fits the error. */
+/* Fills it for a call that the system refused with that errno, whose words follow the text: ": No space left on device". With a
+ * `remedy` of NULL the errno chooses one. */
 __attribute__((format(printf, 4, 5))) bool failure_set_system(struct failure *failure, int error, const char *remedy,
                                                               const char *format, ...);
-/* The same where memory is short. */
+/* Fills it where memory is short, which passes. */
 __attribute__((format(printf, 2, 3))) bool failure_set_memory(struct failure *failure, const char *format, ...);
 
 /* Whether the machine may cure an error of that number while the configuration stays as it is. */

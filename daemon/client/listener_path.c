@@ -128,7 +128,7 @@ void listener_remove_file(const struct listener *listener) {
 
 /* -- the path ------------------------------------------------------------------------------------------------- */
 
-/* Where another user can replace a folder on the way, the folder is named by its descriptor. */
+/* If another user can replace a folder of the path, the address names the last folder by its descriptor. */
 static bool path_address(struct sockaddr_un *address, const struct folder_entry *entry, struct failure *failure) {
   const char *path = entry->path;
   *address = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -250,7 +250,7 @@ static bool bind_closed(struct listener *listener, const struct folder_entry *en
   return true;
 }
 
-/* That this user may not give files to that one, no machine cures while the daemon runs. */
+/* EPERM does not pass while the daemon runs: its user may not give files to that owner. */
 static bool cannot_give(const struct listener *listener, const struct config_socket_access *access, int error,
                         struct failure *failure) {
   failure_set_system(failure, error, "run the daemon as root or as a member of that group, or leave out 'owner' and 'group'",
@@ -263,8 +263,8 @@ static bool cannot_give(const struct listener *listener, const struct config_soc
   return false;
 }
 
-/* What is right already is left alone: the file may lie in a file system that is read-only by now. Linux has no call for the
- * mode of an O_PATH descriptor before 6.6, and /proc/self/fd leads to its very file. */
+/* Owner and mode that are right already are not set again, since the file system may be read-only by now. Before 6.6 Linux has
+ * no call that sets the mode through an O_PATH descriptor; its path in /proc/self/fd leads to the same file. */
 static bool set_access(const struct listener *listener, int file, const struct stat *there,
                        const struct config_socket_access *access, struct failure *failure) {
   char link[64];

@@ -19,7 +19,7 @@ struct trouble { /* zero: nothing is wrong */
 /* Something went wrong, at `now`, once more. The remedy may be NULL. */
 __attribute__((format(printf, 4, 5))) void trouble_note(struct trouble *trouble, int64_t now, const char *remedy,
                                                         const char *format, ...);
-/* The same error in other words, as of now: how long it lasts and how often it came stand beside the text, not in it. */
+/* Replaces the words of the error. Its age and its count stand beside the text, and stay. */
 __attribute__((format(printf, 3, 4))) void trouble_describe(struct trouble *trouble, const char *remedy, const char *format,
                                                             ...);
 /* The same error, so many times more. */

@@ -15,9 +15,9 @@
 #define SLACK (60 * NS_PER_S) /* a step that NTP may make, or an administrator */
 
 enum {
-  DRIFT = 100,
-  LEAST_ROOM = 8
-}; /* a clock is better than 1 %; an eighth of a file system is room enough for any segment */
+  DRIFT = 100,   /* two clocks differ by less than 1 % of the time that passed */
+  LEAST_ROOM = 8 /* an eighth of a file system is room enough for any segment */
+};
 
 struct finished {
   char *path;
@@ -105,7 +105,7 @@ static int64_t read_clock(clockid_t clock) {
   return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
-/* Time in which no process looked counts for nothing, since only the clock says that it passed. */
+/* Time since the newest segment in which no process looked does not count: only the clock says that it passed. */
 static void begin_to_look(struct retention *retention, const struct finished_list *list, int64_t wall) {
   int64_t newest = list->count > 0 ? list->items[list->count - 1].at : wall;
   retention->doubt = wall - newest > SLACK ? wall - newest : 0;
@@ -165,7 +165,7 @@ static int64_t most_of(const struct config_rotate *rotate, const struct finished
   return most > 0 && most <= rotate->size ? 1 : most > 0 ? most - rotate->size : 0;
 }
 
-/* What has to be free for the next segment; 0: that is nobody's concern. */
+/* Bytes that have to be free for the next segment; 0: the pipeline removes nothing for it. */
 static int64_t room_for_next(const struct config_rotate *rotate, const struct finished_list *list) {
   int64_t next = rotate->size > 0 ? rotate->size : list->items[list->count - 1].bytes;
   int64_t most = list->disk / LEAST_ROOM;

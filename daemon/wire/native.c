@@ -36,7 +36,7 @@ bool native_read_hello(const unsigned char bytes[NATIVE_HELLO_BYTES], struct nat
   }
   if (hello->version < NATIVE_OLDEST || hello->version > NATIVE_VERSION) { /* before anything that a version may change */
     *code = NATIVE_E_VERSION;
-    snprintf(problem, PROTOCOL_PROBLEM, "this daemon speaks version " NATIVE_SPOKEN " of the protocol, the client version %u",
+    snprintf(problem, PROTOCOL_PROBLEM, "this daemon speaks version %d of the protocol, the client version %u", NATIVE_VERSION,
              hello->version);
     return false;
   }

@@ -29,9 +29,6 @@ enum {
   NATIVE_DOORBELL = 0        /* the byte that wakes the other side of shared memory; no message begins with it */
 };
 
-/* Both, for people. */
-#define NATIVE_SPOKEN "1"
-
 enum native_type {
   NATIVE_HELLO = 1,   /* from the client, first */
   NATIVE_WELCOME = 2, /* the answer to it */
@@ -205,7 +202,7 @@ struct native_control {
   unsigned char rest_of_completions[4096 - NATIVE_RING * 88];
 };
 
-/* Clients of version 1 hold these layouts: another one needs a row in VERSIONS of framed-protocol(7), and a new version. */
+/* Clients of version 1 rely on these layouts. A layout that changes needs a new version: see VERSIONS in framed-protocol(7). */
 _Static_assert(sizeof(struct native_submission) == 40 && sizeof(struct native_completion) == 88, "layout of version 1");
 _Static_assert(sizeof(struct native_header) == 16, "layout of version 1");
 _Static_assert(sizeof(struct native_hello) == 24, "layout of version 1");

@@ -22,8 +22,8 @@ struct frame_rate {
   uint32_t frames, seconds;
 };
 
-/* What a y4m header says of the pictures of its stream beside their format and rate; all 0: nothing. The first three are
- * indexes of tables in y4m.c. */
+/* How the pictures of a y4m stream are to be shown, as its header says; all 0: it does not. The first three are indexes of
+ * tables in y4m.c. */
 struct y4m_look {
   uint8_t fields; /* their order, of interlaced pictures */
   uint8_t siting; /* of chroma */
@@ -50,8 +50,8 @@ struct framing {
   struct frame_format format; /* what a header must agree with */
   size_t payload;             /* bytes of a frame */
   struct frame_stamp stamp;   /* native: of the frame whose payload follows */
-  struct frame_rate rate;     /* what the header said, */
-  struct y4m_look look;       /* likewise */
+  struct frame_rate rate;     /* y4m: what the header said of them */
+  struct y4m_look look;
   enum framing_state state;
   size_t length; /* of the line so far */
   char line[PROTOCOL_LINE];
@@ -95,7 +95,7 @@ bool y4m_check_header(const char *line, size_t length, const struct frame_format
  * square samples, chroma as in JPEG. */
 size_t y4m_write_header(const struct frame_format *format, const struct frame_rate *rate, const struct y4m_look *look,
                         char line[Y4M_HEADER]);
-/* Whether what another process left is one. */
+/* Whether a look that another process left has indexes within the tables. */
 bool y4m_look_is_sound(const struct y4m_look *look);
 /* The ratio that a number of frames a second stands for: 29.97 is 30000 in 1001 seconds. 0: not known. */
 struct frame_rate y4m_rate_of(double frames_a_second);
