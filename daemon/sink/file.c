@@ -6,17 +6,14 @@
  */
 #include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "daemon/measure/clock.h"
+#include "daemon/sink/refusal.h"
 #include "daemon/sink/results.h"
-#include "daemon/sink/retention.h"
-
-#define ROOM_PATIENCE (3 * NS_PER_S) /* with a worker that removes old segments */
 
 static void write_more(struct sink *sink);
 static void lose(struct sink *sink, int error);
@@ -66,37 +63,14 @@ static size_t buffers_left(struct sink *sink, uv_buf_t buffers[3], unsigned *cou
   return left - sink->written;
 }
 
-/* Tells the control loop whether the file can be written, once for each change. While one word is on its way, the next waits
- * for the tick. */
-static void tell_trouble(struct sink *sink) {
-  if (sink->failed == sink->told || atomic_exchange(&sink->trouble_posted, true)) {
-    return;
-  }
-  struct sink_event *event = &sink->trouble_notice.event;
-  sink->told = sink->failed;
-  *event = (struct sink_event){.kind = sink->failed ? SINK_FAILED : SINK_RECOVERED, .missed = sink->lost, .error = sink->error};
-  if (sink->failed) {
-    snprintf(event->text, sizeof event->text, "%s", sink->trouble);
-  }
-  sink->lost = sink->failed ? sink->lost : 0;
-  sink_post(sink, &sink->trouble_notice);
-}
-
 static void file_tick(struct runner *runner, int64_t now) {
   struct sink *sink = (struct sink *)runner;
-  tell_trouble(sink);
+  refusal_tell(sink);
   const struct reader *reader = sink->readers;
   bool is_due = reader && reader->count > 0 && reader->until > 0 && now >= reader->until;
   if (is_due || (sink->room_until > 0 && !sink->writing)) {
     lane_schedule(runner);
   }
-}
-
-/* "No space left on device (ENOSPC)" */
-static void describe_error(struct sink *sink, const char *before, int error) {
-  const char *name = strerrorname_np(error);
-  sink->error = error;
-  snprintf(sink->trouble, sizeof sink->trouble, "%s%s (%s)", before, strerror(error), name ? name : "of no name");
 }
 
 static void release_closed(struct sink *sink) {
@@ -221,9 +195,7 @@ static void finish_whole(struct sink *sink) {
   sink->readers->indexed = false;
   file_finish(sink, FATE_EMITTED);
   atomic_fetch_add_explicit(&sink->readers->emitted, 1, memory_order_relaxed);
-  sink->failed = false;
-  sink->room_until = 0;
-  tell_trouble(sink);
+  refusal_ends(sink);
 }
 
 static void finish_lost(struct sink *sink, int error) {
@@ -232,24 +204,7 @@ static void finish_lost(struct sink *sink, int error) {
   sink->torn |= sink->written > 0;
   sink->readers->indexed = false; /* the next result's is written over it */
   file_finish(sink, FATE_SINK_ERROR);
-  if (!sink->failed) {
-    sink->failed = true;
-    describe_error(sink, "", -error);
-  }
-  tell_trouble(sink);
-}
-
-/* A torn result could not be cut off: the next whole result is written over it, or the end of the sink tries again, and until
- * then somebody should know. What is no regular file (EINVAL) has no end to cut. */
-static void tell_torn(struct sink *sink, int error) {
-  if (error == UV_EINVAL) {
-    sink->torn = false;
-    return;
-  }
-  sink->failed = true;
-  sink->told = false;
-  describe_error(sink, "the part of a result that is there cannot be cut off: ", -error);
-  tell_trouble(sink);
+  refusal_begins(sink, error);
 }
 
 /* The file is about to leave, whatever is at its end. */
@@ -262,7 +217,7 @@ static void on_cut(uv_fs_t *request) {
   set_writing(sink, false);
   sink->torn = status != 0 && !gives_back(sink);
   if (status != 0) {
-    tell_torn(sink, status);
+    refusal_leaves_torn(sink, status);
   }
   file_go_on(sink);
 }
@@ -277,48 +232,17 @@ static bool file_cut(struct sink *sink) {
   set_writing(sink, status == 0);
   if (status != 0) {
     sink->torn = !gives_back(sink);
-    tell_torn(sink, status);
+    refusal_leaves_torn(sink, status);
   }
   return sink->writing;
 }
 
-/* A segment that is as large as a file may be ends like a full one. False: the result is lost, since it does not fit into an
- * empty segment either, or no next one could begin. */
-static bool is_put_off(struct sink *sink, int error) {
-  struct reader *reader = sink->readers;
-  if (error != UV_EFBIG || reader->index < 0 || reader->count == 0 || clock_now() < reader->hold || sink->stopping) {
-    return false;
-  }
-  reader->until = clock_now();
-  reader->indexed = false;
-  sink->torn |= sink->written > 0;
-  sink->written = 0;
-  return true;
-}
-
-/* A result waits while old segments make room on a full disk: it is tried again with each tick. */
-static bool waits_for_room(struct sink *sink, int error) {
-  const int64_t now = clock_now();
-  if (!sink->makes_room || !retention_is_full(-error) || sink->readers->index < 0 || sink->stopping) {
-    return false;
-  }
-  sink->room_until = sink->room_until == 0 ? now + ROOM_PATIENCE : sink->room_until;
-  if (now >= sink->room_until) {
-    return false;
-  }
-  if (!atomic_exchange(&sink->room_posted, true)) {
-    sink->room_notice.event = (struct sink_event){.kind = SINK_FULL, .error = -error};
-    sink_post(sink, &sink->room_notice);
-  }
-  return true;
-}
-
 static void lose(struct sink *sink, int error) {
   set_writing(sink, false);
-  if (waits_for_room(sink, error)) {
+  if (refusal_waits_for_room(sink, error)) {
     return;
   }
-  if (!is_put_off(sink, error)) {
+  if (!refusal_ends_segment(sink, error)) {
     finish_lost(sink, error);
   }
   if (!file_cut(sink)) {
