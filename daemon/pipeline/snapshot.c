@@ -362,7 +362,7 @@ const char *pipeline_waits_for(const struct pipeline *pipeline) {
     return "";
   }
   const struct outputs *late = pipeline->outputs && outputs_is_late(pipeline->outputs) ? pipeline->outputs : pipeline->record;
-  return outputs_cause((struct outputs *)(uintptr_t)late, OUTPUT_LATE)->text;
+  return late->troubles[OUTPUT_LATE].text;
 }
 
 void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {

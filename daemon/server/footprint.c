@@ -13,6 +13,7 @@
 #include "daemon/base/models.h"
 #include "daemon/session/session.h"
 #include "daemon/sink/recorder.h"
+#include "daemon/sink/retention.h"
 #include "daemon/sink/sink.h"
 #include "daemon/wire/native.h"
 #include "daemon/wire/protocol.h"
@@ -247,8 +248,7 @@ static size_t disk_of(const char *name) {
 static void print_bound(FILE *out, const struct config_pipeline *pipeline, const char *path,
                         const struct config_rotate *rotate) {
   char text[BYTES_TEXT];
-  bool is_bounded = rotate->keep_ns > 0 || rotate->most > 0 || rotate->full == CONFIG_FULL_STOP;
-  if (path && (rotate->every_ns > 0 || rotate->size > 0) && !is_bounded) {
+  if (path && (rotate->every_ns > 0 || rotate->size > 0) && retention_has_default(rotate)) {
     fprintf(
         out,
         "note: pipeline '%s' has no `keep` and no `most` for '%s': it takes at most %d %% of the file system (%s), and then "

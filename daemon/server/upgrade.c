@@ -31,9 +31,8 @@ struct upgrade {
   struct server *server;
   server_answer *answer;
   void *context;
-  struct child *child; /* NULL: none runs */
-  int config, said,
-      answered; /* the child reads its configuration from one, writes errors to another, its answer to the third */
+  struct child *child;        /* NULL: none runs */
+  int config, said, answered; /* files of the child: its configuration, its standard error and its standard output */
   struct loop_timer *timer;
   int attempts;
 };

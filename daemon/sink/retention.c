@@ -33,9 +33,14 @@ struct finished_list {
   int64_t disk, free;
 };
 
+static bool is_limited(const struct config_rotate *rotate) { return rotate->keep_ns > 0 || rotate->most > 0; }
+
+bool retention_has_default(const struct config_rotate *rotate) {
+  return !is_limited(rotate) && rotate->full != CONFIG_FULL_STOP;
+}
+
 bool retention_makes_room(const struct config_rotate *rotate) {
-  bool is_bounded = rotate->keep_ns > 0 || rotate->most > 0;
-  return rotate->full == CONFIG_FULL_REMOVE_OLDEST || (rotate->full == CONFIG_FULL_AUTO && is_bounded);
+  return rotate->full == CONFIG_FULL_REMOVE_OLDEST || (rotate->full == CONFIG_FULL_AUTO && is_limited(rotate));
 }
 
 bool retention_is_full(int error) { return error == ENOSPC || error == EDQUOT; }
@@ -160,8 +165,7 @@ static bool remove_finished(const struct config_pipeline *config, const char *pa
 
 /* How much all finished ones may take; 0: no limit. The segment that is being written may take `size` of it. */
 static int64_t most_of(const struct config_rotate *rotate, const struct finished_list *list) {
-  bool has_default = rotate->keep_ns == 0 && rotate->most == 0 && rotate->full != CONFIG_FULL_STOP;
-  int64_t most = has_default ? list->disk / 100 * CONFIG_DEFAULT_MOST : rotate->most;
+  int64_t most = retention_has_default(rotate) ? list->disk / 100 * CONFIG_DEFAULT_MOST : rotate->most;
   return most > 0 && most <= rotate->size ? 1 : most > 0 ? most - rotate->size : 0;
 }
 

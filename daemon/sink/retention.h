@@ -26,6 +26,8 @@ struct retention {
 bool retention_is_sound(const struct retention *retention);
 /* Removes what has to go. With `is_full` the disk has just refused a write. Returns how many went. Blocks. */
 unsigned retention_apply(const struct config_pipeline *config, struct retention *retention, bool is_full);
+/* Whether nothing bounds the segments but the share of the file system that they get by default, CONFIG_DEFAULT_MOST. */
+bool retention_has_default(const struct config_rotate *rotate);
 /* Whether old segments of this pipeline go when its disk is full. */
 bool retention_makes_room(const struct config_rotate *rotate);
 /* Whether an errno means that the disk is full. */

@@ -169,8 +169,11 @@ static bool path_of(int fd, char path[PATH_MAX]) {
 static bool find_part(int data, char path[PATH_MAX], struct folder_entry *part) {
   struct stat open_one, named;
   *part = FOLDER_ENTRY_NONE;
-  return path_of(data, path) && folder_find(path, false, part) && fstat(data, &open_one) == 0 &&
-         folder_look(part, "", &named) && open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+  bool is_there =
+      path_of(data, path) && folder_find(path, false, part) && fstat(data, &open_one) == 0 && folder_look(part, "", &named);
+  bool is_same = is_there && open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+  errno = is_there && !is_same ? ESTALE : errno;
+  return is_same;
 }
 
 int segments_find_index(int data) {
@@ -191,9 +194,11 @@ bool segments_end(const struct segment_files *files, struct failure *failure) {
   }
   bool is_found = find_part(files->data, path, &part);
   int error = errno;
-  bool is_closed = is_found ? segment_close(&part, files->data, files->index, &closed, problem)
-                            : snprintf(problem, sizeof problem, "'%s' cannot be finished: %s", path, folder_problem(error)) < 0;
+  bool is_closed = is_found && segment_close(&part, files->data, files->index, &closed, problem);
   folder_leave(&part);
+  if (!is_found) {
+    return failure_set_system(failure, error, remedy, "'%s' cannot be finished", path);
+  }
   return is_closed || failure_set(failure, EXIT_STATUS_INTERNAL, remedy, "%s", problem);
 }
 

@@ -2,6 +2,7 @@
  * A file that is a recording: the index beside it says when each of its frames came. It is read before the start, so that
  * nothing waits for it on a lane.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -19,23 +20,26 @@ static atomic_bool stops;
 
 void source_stop_loading(void) { atomic_store(&stops, true); }
 
-/* Memory is taken for what was read, step by step, whatever the size of the index says. */
+/* Memory grows with what was read, whatever the size of the index says. NULL: errno says why, EBADMSG where it is damaged. */
 static struct segment_entry *read_entries(struct segment_index *index) {
   struct segment_entry *entries = NULL;
-  bool good = true;
-  for (uint64_t i = 0; good && i < index->count; i++) {
+  int error = index->count == 0 || index->count >= MOST_ENTRIES ? EBADMSG : 0;
+  for (uint64_t i = 0; error == 0 && i < index->count; i++) {
     if (i % ENTRIES_A_STEP == 0) {
       uint64_t left = index->count - i;
       struct segment_entry *grown = realloc(entries, (i + (left < ENTRIES_A_STEP ? left : ENTRIES_A_STEP)) * sizeof *entries);
       entries = grown ? grown : entries;
-      good = grown && !atomic_load(&stops);
+      error = !grown ? ENOMEM : atomic_load(&stops) ? ECANCELED : 0;
     }
-    good = good && segment_index_read(index, i, &entries[i]);
+    if (error == 0 && !segment_index_read(index, i, &entries[i])) {
+      error = EBADMSG;
+    }
   }
-  if (!good) {
+  if (error != 0) {
     free(entries);
+    errno = error;
   }
-  return good ? entries : NULL;
+  return error == 0 ? entries : NULL;
 }
 
 /* -- pauses ------------------------------------------------------------------------------------------------------------ */
@@ -91,7 +95,10 @@ static bool read_index(int file, int64_t size, const char *path, const char *pip
                        "the frames of '%s' have %llu bytes, and those of the source's format %zu", path,
                        (unsigned long long)index.head.payload, receive->flow->input_bytes);
   }
-  struct segment_entry *entries = index.count > 0 && index.count < MOST_ENTRIES ? read_entries(&index) : NULL;
+  struct segment_entry *entries = read_entries(&index);
+  if (!entries && errno != EBADMSG) {
+    return failure_set_system(failure, errno, NULL, "cannot read the index of '%s'", path);
+  }
   if (!entries) {
     return failure_set(failure, EXIT_STATUS_CONFIG, remedy, "the index of '%s' is damaged, or has no frames", path);
   }
@@ -110,8 +117,11 @@ bool source_load_recording(struct source *source, const struct config_source *co
     return true;
   }
   bool is_there = folder_find(config->path, false, &entry) && folder_look(&entry, "", &data);
-  int index = is_there ? folder_open_file(&entry, SEGMENT_INDEX, O_RDONLY) : -1;
+  int index = is_there ? folder_open_file(&entry, SEGMENT_INDEX, O_RDONLY) : -1, error = errno;
   folder_leave(&entry);
+  if (index < 0 && error != ENOENT) {
+    return failure_set_system(failure, error, NULL, "cannot open '%s%s'", config->path, SEGMENT_INDEX);
+  }
   if (index < 0) {
     return failure_set(failure, EXIT_STATUS_CONFIG, "`pace` is for recordings, which have an index; use `rate`",
                        "cannot open '%s%s'", config->path, SEGMENT_INDEX);

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -306,6 +307,20 @@ def test_what_is_no_recording_is_refused(place, recorded_results):
         daemon.settled = daemon.leaves_sockets = True
         daemon.ends(78)
     assert "which have an index" in daemon.log
+
+
+def test_an_index_that_cannot_be_opened_for_now_is_waited_for(place, recorded_results):
+    recording, _ = recorded_results
+    index = recording.with_name(recording.name + ".index")
+    index.rename(place / "index")
+    os.mkfifo(index)
+    entry = pipeline(PICTURE, source={"file": str(recording), "pace": "asap"}, sink={"file": "/dev/null"})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        assert daemon.view()["state"] == "waiting"
+        daemon.wait_log(f"cannot open '{index}': it is no regular file")
+        index.unlink()
+        (place / "index").rename(index)
+        daemon.ends(0)
 
 
 # -- what another configuration makes of it -------------------------------------------------------------------------------
