@@ -176,7 +176,7 @@ struct config_stage {
   } values[CONFIG_MAX_PARAMETERS];
 };
 
-/* What a full disk means for segments; auto is REMOVE_OLDEST where there is `keep` or `most`, else STOP. */
+/* A full disk removes the oldest segments, or stops the recording. AUTO is REMOVE_OLDEST with `keep` or `most`, else STOP. */
 enum config_full { CONFIG_FULL_AUTO, CONFIG_FULL_REMOVE_OLDEST, CONFIG_FULL_STOP };
 
 enum { CONFIG_DEFAULT_MOST = 80 }; /* percent of the file system, without `keep` and `most` */

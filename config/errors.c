@@ -152,7 +152,7 @@ void config_errors_add(struct config_errors *errors, struct config_mark at, cons
   }
 }
 
-/* Whoever reads a file ends its message with the system's words, as "cannot read it: Too many open files". */
+/* Messages about a file that cannot be read end with the system's words: "cannot read it: Too many open files". */
 static bool is_of_machine(const char *message) {
   static const int shortages[] = {EMFILE, ENFILE, ENOMEM, EIO, ESTALE};
   size_t length = strlen(message);

@@ -13,7 +13,7 @@
 bool foreign_is_url(const char *text);
 /* How the stream at such a URL gets into a source, or results from a sink to there. */
 const char *foreign_url_remedy(const char *text, bool is_sink);
-/* The same for an unknown key ("url", "codec") or value ("mjpeg", "rtsp"); NULL: the word is not known here either. */
+/* The remedy for an unknown key ("url", "codec") or value ("mjpeg", "rtsp"); NULL: this is no word of cameras either. */
 const char *foreign_word_remedy(const char *word, bool is_sink);
 
 #endif

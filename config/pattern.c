@@ -5,8 +5,8 @@
 
 enum kind { CHARACTER, DIGIT, PADDED /* a digit or a space */, ANY /* all but a slash */ };
 
-/* What each conversion becomes: 9 is a digit, _ a digit or a space, ? any character, + any number of digits, * of characters.
- * A form with % is made of other conversions. */
+/* The text that each conversion can become. 9 stands for a digit, _ for a digit or a space, ? for a character, + for any number
+ * of digits, * for any number of characters. A form with % is made of other conversions. */
 static const struct form {
   char conversion;
   const char *text;

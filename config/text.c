@@ -78,14 +78,12 @@ static bool has_processors(const struct config_processors *processors) {
 }
 
 static void write_processors(const struct writer *writer, const struct config_processors *processors) {
-  const char *separator = "[";
+  unsigned ids[CONFIG_MAX_PROCESSORS], count = 0;
   for (unsigned i = 0; i < CONFIG_MAX_PROCESSORS; i++) {
-    if (config_has_processor(processors, i)) {
-      fprintf(writer->out, "%s%u", separator, i);
-      separator = ", ";
-    }
+    ids[count] = i;
+    count += config_has_processor(processors, i);
   }
-  fputc(']', writer->out);
+  write_ids(writer, ids, count);
 }
 
 static void write_devices(const struct writer *writer, uint64_t devices) {
@@ -93,14 +91,12 @@ static void write_devices(const struct writer *writer, uint64_t devices) {
     fputs("all", writer->out);
     return;
   }
-  const char *before = "[";
+  unsigned ids[CONFIG_MAX_DEVICES], count = 0;
   for (unsigned i = 0; i < CONFIG_MAX_DEVICES; i++) {
-    if (devices >> i & 1) {
-      fprintf(writer->out, "%s%u", before, i);
-      before = ", ";
-    }
+    ids[count] = i;
+    count += devices >> i & 1;
   }
-  fputc(']', writer->out);
+  write_ids(writer, ids, count);
 }
 
 static void write_pace(const struct writer *writer, double pace) {
@@ -409,14 +405,19 @@ static void write_identities(const struct writer *writer, const struct config_st
   fputs(stage->model ? stage->model->text : "", writer->out);
 }
 
-char *text_of_config(const struct config *config, const struct config_vocabulary *vocabulary) {
+static char *text_of_section(enum key_section section, const void *structure, const struct config_vocabulary *vocabulary,
+                             bool without_stages) {
   struct stream stream;
   if (!stream_open(&stream)) {
     return NULL;
   }
-  const struct writer writer = {.out = stream.out, .vocabulary = vocabulary};
-  write_section(&writer, SECTION_ROOT, config, 0);
+  const struct writer writer = {.out = stream.out, .vocabulary = vocabulary, .without_stages = without_stages};
+  write_section(&writer, section, structure, 0);
   return stream_close(&stream);
+}
+
+char *text_of_config(const struct config *config, const struct config_vocabulary *vocabulary) {
+  return text_of_section(SECTION_ROOT, config, vocabulary, false);
 }
 
 char *text_of_model(const struct config_model *model, const struct config_vocabulary *vocabulary) {
@@ -444,11 +445,5 @@ char *text_of_pipeline(const struct config_pipeline *pipeline, const struct conf
 }
 
 char *text_of_ends(const struct config_pipeline *pipeline, const struct config_vocabulary *vocabulary) {
-  struct stream stream;
-  if (!stream_open(&stream)) {
-    return NULL;
-  }
-  const struct writer writer = {.out = stream.out, .vocabulary = vocabulary, .without_stages = true};
-  write_section(&writer, SECTION_PIPELINE, pipeline, 0);
-  return stream_close(&stream);
+  return text_of_section(SECTION_PIPELINE, pipeline, vocabulary, true);
 }

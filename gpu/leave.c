@@ -65,7 +65,7 @@ static bool look_at_descriptors(const char *devices, int *highest) {
     char name[PATH_MAX] = "";
     ssize_t length = readlinkat(dirfd(folder), entry->d_name, name, sizeof name - 1);
     bool is_device = length > 0 && strncmp(name, devices, strlen(devices)) == 0;
-    int fd = length > 0 ? atoi(entry->d_name) : -1;
+    int fd = length > 0 ? (int)strtol(entry->d_name, NULL, 10) : -1; /* the kernel names descriptors */
     *highest = fd > *highest ? fd : *highest;
     any = any || is_device;
     good = is_device || fd < 0 || fd == leaving.gone || note_other(fd);

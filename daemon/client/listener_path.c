@@ -214,15 +214,17 @@ static bool cannot_bind(const char *path, int error, struct failure *failure) {
 /* A descriptor of the socket file; -1: there is none, or another user put it there. */
 static int open_made(const struct folder_entry *entry, struct stat *made) {
   int file = openat(entry->folder, entry->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-  int error = file < 0 || fstat(file, made) != 0 ? errno : 0;
-  if (error == 0 && (!S_ISSOCK(made->st_mode) || made->st_uid != geteuid())) {
-    error = EADDRINUSE;
+  if (file < 0) {
+    return -1;
   }
-  if (file >= 0 && error != 0) {
-    close(file);
+  bool is_known = fstat(file, made) == 0;
+  if (is_known && S_ISSOCK(made->st_mode) && made->st_uid == geteuid()) {
+    return file;
   }
+  int error = is_known ? EADDRINUSE : errno;
+  close(file);
   errno = error;
-  return error == 0 ? file : -1;
+  return -1;
 }
 
 /* Binds with no access for others, whatever the umask is: Linux takes the file's mode from the socket's. Holding the lock. */

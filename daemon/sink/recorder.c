@@ -66,6 +66,9 @@ size_t recorder_bytes(const struct config_pipeline *config, size_t frame_bytes) 
 static bool take_cells(struct recorder *recorder) {
   size_t bytes = recorder_bytes(recorder->setup.config, recorder->frame_bytes);
   recorder->cells = bytes / recorder->frame_bytes;
+  if (recorder->cells == 0) {
+    return false;
+  }
   recorder->frames = calloc(recorder->cells, sizeof *recorder->frames);
   recorder->memory = malloc(bytes);
   if (recorder->memory) {
