@@ -32,9 +32,9 @@ bool y4m_look_is_sound(const struct y4m_look *look) {
 /* Colour spaces with 8 bit samples that are the same planes to us. */
 static enum pixel_format colour_format(const char *name, struct y4m_look *look) {
   look->siting = 0;
-  for (uint8_t i = 0; i < SITINGS; i++) {
+  for (unsigned i = 0; i < SITINGS; i++) {
     if (strcmp(name, sitings[i]) == 0) {
-      look->siting = i;
+      look->siting = (uint8_t)i;
       return PIXELS_YUV420P;
     }
   }
@@ -86,9 +86,9 @@ static void read_aspect(const char *text, size_t length, struct y4m_look *look) 
 
 /* Other X words are comments. */
 static void read_comment(const char *text, size_t length, struct y4m_look *look) {
-  for (uint8_t i = 1; i < RANGES; i++) {
+  for (unsigned i = 1; i < RANGES; i++) {
     if (length == strlen(ranges[i] + 1) && memcmp(text, ranges[i] + 1, length) == 0) {
-      look->range = i;
+      look->range = (uint8_t)i;
     }
   }
 }
