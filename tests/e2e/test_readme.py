@@ -72,6 +72,11 @@ def test_figures_of_readme_are_on_the_page_of_results():
     assert figures(README) and set(figures(README)) <= set(figures(RESULTS))
 
 
+def test_what_is_read_first_is_short():
+    assert len(README.read_text().splitlines()) <= 250 and len(figures(README)) <= 10
+    assert [file for file in RESULTS.parent.rglob("*.json") if file.stat().st_size > 100_000] == []
+
+
 def test_the_first_screen_names_two_commands():
     first = README.read_text().partition("## Requirements")[0]
     assert len(first.splitlines()) <= 30
