@@ -344,13 +344,13 @@ static json_t *device_document(const struct device_view *view) {
   return document;
 }
 
-/* By their numbers. */
 static void add_lack(json_t *lacks, const char *text) {
   if (text[0]) {
     json_array_append_new(lacks, answer_string(text));
   }
 }
 
+/* By their numbers. */
 static json_t *devices_document(const struct status_ops *ops, unsigned total) {
   json_t *document = json_object();
   for (unsigned i = 0; i < total; i++) {
