@@ -94,7 +94,7 @@ static void write_devices(const struct writer *writer, uint64_t devices) {
   unsigned ids[CONFIG_MAX_DEVICES], count = 0;
   for (unsigned i = 0; i < CONFIG_MAX_DEVICES; i++) {
     ids[count] = i;
-    count += devices >> i & 1;
+    count += (unsigned)(devices >> i & 1);
   }
   write_ids(writer, ids, count);
 }
