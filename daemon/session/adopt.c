@@ -143,7 +143,9 @@ static bool adopt_source(struct session *session, const struct session *left) {
   if (in_channel && session->revival == SESSION_GOES_ON) {
     sound = sound && channel_adopt(&session->channel, &left->channel, &session->flow, session->is_reply);
   }
-  session->foreign_told = receive_is_foreign(&session->receive); /* also of a producer that has gone since */
+  if (receive_is_foreign(&session->receive)) { /* the process before told it, also of a producer that has gone since */
+    session->untold &= ~(1U << SESSION_FOREIGN);
+  }
   return sound;
 }
 

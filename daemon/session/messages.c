@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "daemon/session/private.h"
@@ -32,8 +33,7 @@ static bool attach_new(struct session *session) {
   session->acknowledges = session->attach_acknowledges && !session->shares;
   session->acknowledged = 0;
   session->unread_since = 0;
-  session->unread_told = false;
-  session->foreign_told = false;
+  session->untold |= 1U << SESSION_NOT_READ | 1U << SESSION_FOREIGN;
   session->source.channel = NULL;
   if (session->shares) {
     channel_open(&session->channel, (struct native_control *)session->control.base, &session->flow, &session->receive,
@@ -41,7 +41,9 @@ static bool attach_new(struct session *session) {
     session->source.channel = &session->channel;
   }
   if (session->is_reply && !session->shares && !session->attach_reader) {
-    session_tell_detached(session, DETACH_ERROR, "no memory or descriptor for its results");
+    session->source.reason = DETACH_ERROR;
+    snprintf(session->source.text, sizeof session->source.text, "no memory or descriptor for its results");
+    session_tell(session, SESSION_DETACHED);
     return false;
   }
   source_open(&session->source, session->setup.lane, session->attach_fd);
@@ -128,11 +130,11 @@ static void run_hold(struct message *message) {
   atomic_store(&session->hold_posted, false);
   unsigned hold = atomic_load(&session->hold_wanted);
   session->receive.held = hold != 0 || session->stopping || session->flow.device_dead;
-  session->idle_owed = hold != 0;
+  session->untold = (session->untold & ~(1U << SESSION_IDLE)) | (hold != 0 ? 1U << SESSION_IDLE : 0);
   session->flow.active = clock_now();
   atomic_store(&session->hold, hold);
   if (hold != 0) {
-    session_tell_held(session);
+    session_tell(session, SESSION_HELD); /* one that is still on its way tells of this hold as well */
   }
 }
 

@@ -55,13 +55,9 @@ struct session {
   char client_text[128];
   struct session_message client_left, client_closed, leave_order;
   int64_t unread_since;  /* its results wait and so do its frames: since this tick; 0: they do not */
-  bool unread_told;      /* of this client */
-  bool foreign_told;     /* of this producer */
   bool acknowledges;     /* the producer wants to be told which frames have their fate */
   uint64_t acknowledged; /* how many it was told of */
-  bool idle_owed;        /* held, and SESSION_IDLE was not told yet */
   bool stopping;
-  bool fault_told;
   struct fault fault; /* once it is told */
   bool looks;         /* within its rounds, which see by themselves what a sink on this lane gives back */
   int64_t ticked;
@@ -94,11 +90,17 @@ struct session {
   unsigned holds;  /* the control loop's: how many there were */
   atomic_uint hold_wanted; /* the number of the hold in force, 0: none */
   atomic_bool hold_for_readers, hold_leaves_partial;
-  atomic_uint hold;   /* the same, as far as the lane knows */
-  unsigned idle_hold; /* which one the idle notice under way answers */
-  atomic_bool hold_posted, held_posted, idle_posted, unread_posted, foreign_posted, refused_posted;
-  struct notice detached, held, idle, stopped, faulted, unread, foreign, refused, changed;
+  atomic_uint hold; /* the same, as far as the lane knows */
+  atomic_bool hold_posted;
+  /* events, by their kind; each set of kinds has a bit for each */
+  struct notice notices[SESSION_EVENT_KINDS];
+  atomic_uint posted; /* those on their way to the control loop */
+  unsigned untold;    /* those that were not told yet of this producer, of this hold, or of the device */
 };
+
+static inline bool session_is_untold(const struct session *session, enum session_event_kind kind) {
+  return (session->untold & 1U << kind) != 0;
+}
 
 /* [lane] The turn and the tick of the session's runner. */
 bool session_turn(struct runner *runner);
@@ -137,16 +139,7 @@ void session_take_stages(struct session *session);
 
 /* -- events.c -------------------------------------------------------------------------------------------- */
 
-/* [lane] Events for the control loop. */
-void session_tell_detached(struct session *session, enum detach_reason reason, const char *text);
-void session_tell_fault(struct session *session);
-void session_tell_refused(struct session *session);
-void session_tell_unread(struct session *session);
-/* Says it of a producer whose first frame began like another protocol. */
-void session_tell_foreign(struct session *session);
-void session_tell_held(struct session *session);
-void session_tell_idle(struct session *session);
-void session_tell_changed(struct session *session);
-void session_tell_stopped(struct session *session);
+/* [lane] Sends an event to the control loop. While one of its kind is on its way this does nothing, and `untold` keeps it. */
+void session_tell(struct session *session, enum session_event_kind kind);
 
 #endif

@@ -165,9 +165,9 @@ static bool turn_once(struct session *session, int64_t now) {
     channel_ring(&session->channel);
   }
   nvtx_end();
-  if (flow->device_dead && !session->fault_told) {
+  if (flow->device_dead && session_is_untold(session, SESSION_GPU_FAULT)) {
     session->receive.held = true;
-    session_tell_fault(session);
+    session_tell(session, SESSION_GPU_FAULT);
   }
   if (flow->withheld && flow->device_dead) { /* told of, with the stages that its frames were at */
     session_take_stages(session);
@@ -267,18 +267,18 @@ bool session_turn(struct runner *runner) {
   if (session->acknowledges) {
     acknowledge(session);
   }
-  if (session->receive.foreign && !session->foreign_told && receive_is_foreign(&session->receive)) {
-    session_tell_foreign(session);
+  if (session->receive.foreign && session_is_untold(session, SESSION_FOREIGN) && receive_is_foreign(&session->receive)) {
+    session_tell(session, SESSION_FOREIGN);
   }
   if (session->flow.refused) {
-    session_tell_refused(session);
+    session_tell(session, SESSION_REFUSED);
   }
   if (session->source.state == SOURCE_ENDED) {
     finish_source(session);
   }
   publish(session, now);
-  if (session->idle_owed && is_idle(session)) {
-    session_tell_idle(session); /* whoever hears of it looks at what was published */
+  if (session_is_untold(session, SESSION_IDLE) && is_idle(session)) {
+    session_tell(session, SESSION_IDLE); /* whoever hears of it looks at what was published */
   }
   if (session->stopping && finish_stop(session)) {
     return false;
@@ -317,7 +317,8 @@ void session_tick(struct runner *runner, int64_t now) {
   session_watch_client(session, now);
   owed |= session->shares && channel_is_owed(&session->channel); /* what a client is done with, it does not ring for */
   owed |= owes_acknowledgement(session) || keeps_producer_waiting(session, now);
-  if ((session->flow.device_dead && !session->fault_told) || session->idle_owed || owed) {
+  owed |= session->flow.device_dead && session_is_untold(session, SESSION_GPU_FAULT);
+  if (owed || session_is_untold(session, SESSION_IDLE)) {
     lane_schedule(&session->runner);
   }
   publish(session, now);
@@ -364,7 +365,7 @@ void session_on_source_closed(struct source *source) {
   session->client_gone = false;
   session->shares = false;
   source->channel = NULL;
-  session_tell_detached(session, source->reason, source->text);
+  session_tell(session, SESSION_DETACHED);
   lane_schedule(&session->runner);
 }
 

@@ -36,6 +36,8 @@ enum session_event_kind {
   SESSION_GPU_FAULT /* the device is dead; frames on it are counted as gpu_fault */
 };
 
+enum { SESSION_EVENT_KINDS = SESSION_GPU_FAULT + 1 };
+
 enum { SESSION_PAUSE_S = 1, SESSION_PATIENCE_S = 10 };
 
 struct session_event {
@@ -44,6 +46,7 @@ struct session_event {
   int fd;                    /* DETACHED: now the receiver's, to close */
   enum detach_reason reason; /* DETACHED */
   uint64_t frames;           /* DETACHED: frames that had come in over this descriptor */
+  unsigned hold;             /* IDLE: the number of the hold that it answers */
   struct frame_name frame;   /* REFUSED */
   char text[256];            /* DETACHED: one sentence, or empty; FOREIGN, REFUSED */
   const struct fault *fault; /* GPU_FAULT: lives as long as the session */

@@ -160,7 +160,7 @@ void session_take_stages(struct session *session) {
   flow->stages = (flow->stages + 1) % FLOW_STAGES;
   flow->program = session->stages[flow->stages % 2].program;
   flow->restart_owed = true; /* the other stages' state is empty */
-  session_tell_changed(session);
+  session_tell(session, SESSION_CHANGED);
 }
 
 void session_drop_stages(struct session *session) {
