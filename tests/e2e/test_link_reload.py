@@ -55,10 +55,10 @@ def test_a_wrong_file_changes_nothing(place):
 
 
 def test_frames_of_a_queue_are_done_once_over_a_reload(place):
-    """A frame that is given just when the source ends is delivered again after `ack_wait`."""
+    """Frames that are on their way to the source when it ends are computed, and wait for no `ack_wait`."""
     entry = pipeline(FORMAT, source={"protocol": "native"}, sink={"protocol": "native"}, overload="block", slots=4)
     with Server(place) as server, Daemon(place, {"cam0": entry}) as daemon, server.client() as nats:
-        queue = {"cam0": {"stream": "FRAMES", "consumer": "workers", "ack_wait": "2s"}}
+        queue = {"cam0": {"stream": "FRAMES", "consumer": "workers", "ack_wait": "60s"}}
         with Link(daemon, server, sinks={"cam0": {"stream": "RESULTS", "overload": "block"}}, sources=queue) as link:
             link.wait_up("source")
             for number, frame in enumerate(numbered(300, SIZE)):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from harness import FRAMECTL, Daemon, environment, limit, numbered, pipeline, slow_stage, wait_until, whole
-from harness.nats import Link, Server, needs_nats
+from harness.nats import Late, Link, Server, needs_nats
 
 # With ASan alone: libnats' own locks are not seen by TSan.
 pytestmark = [*needs_nats, pytest.mark.memory]
@@ -40,7 +40,7 @@ def put(nats, frames):
         nats.put("frames.cam0", frame.tobytes())
 
 
-def queue(nats, frames=()):
+def queue(nats, frames):
     nats.make_stream("FRAMES", ["frames.cam0"], retention="workqueue")
     put(nats, frames)
 
@@ -242,6 +242,10 @@ def is_there(nats, what):
         return None
 
 
+def consumer(nats):
+    return is_there(nats, "CONSUMER.INFO.FRAMES.workers") or {}
+
+
 def framectl(daemon, *arguments):
     return subprocess.run([FRAMECTL, "-s", daemon.socket, *arguments], capture_output=True, text=True, timeout=limit(20),
                           env=environment(), check=False)
@@ -344,3 +348,17 @@ def test_a_box_that_is_stopped_finishes_its_frames(place, server):
             wait_until(lambda: nats.stored("RESULTS") == 30, "another has the others", 20)
             wait_until(lambda: nats.stored("FRAMES") == 0, "the queue is empty")
         daemon.account(came=30, emitted=30)
+
+
+def test_a_frame_that_comes_when_a_box_is_stopped_is_computed(place, server):
+    """The server has sent it before it knows that the box asks no more."""
+    with Daemon(place, {"cam0": entry()}) as daemon, server.client() as nats, Late(server) as way:
+        with Link(daemon, server, sources=source(ack_wait="60s"), sinks=sink(), nats={"servers": [way.url]}) as link:
+            link.wait_up()
+            wait_until(lambda: consumer(nats).get("num_waiting"), lambda: f"it asks for frames: {link.log}", 20)
+            way.delay = 0.5
+            put(nats, 1)
+            wait_until(lambda: consumer(nats)["num_ack_pending"] == 1, "the frame is on its way")
+            link.process.send_signal(signal.SIGTERM)
+            assert link.process.wait(limit(20)) == 0
+            assert (nats.stored("RESULTS"), nats.stored("FRAMES")) == (1, 0)

@@ -275,6 +275,18 @@ natsMsg *broker_take(struct broker *broker) {
   return status == NATS_OK ? message : NULL;
 }
 
+/* The library waits for the server's answer in a thread of its own. */
+bool broker_drain(struct broker *broker) {
+  if (!broker_is_there(broker)) {
+    return true;
+  }
+  if (!broker->drains) {
+    broker->drains = natsSubscription_Drain(broker->inbox) == NATS_OK;
+    return !broker->drains;
+  }
+  return natsSubscription_DrainCompletionStatus(broker->inbox) != NATS_ILLEGAL_STATE;
+}
+
 const char *broker_answer(const struct broker *broker, const natsMsg *message) {
   size_t length = strlen(broker->address);
   const char *subject = natsMsg_GetSubject(message);

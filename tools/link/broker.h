@@ -40,6 +40,7 @@ struct broker {
   int64_t made;               /* when its consumer was made */
   int64_t stream_made;        /* when its stream was made, as the server says */
   bool unheard;               /* nobody took something that was sent; the owner clears it */
+  bool drains;                /* no more messages are wanted: see broker_drain() */
   bool queue;                 /* its stream is a work queue */
   bool keeps;                 /* what should be its queue never lets go of a frame */
   bool discards;              /* its queue lets go of frames that are not done */
@@ -76,6 +77,9 @@ const char *broker_refusal(struct broker *broker);
 const char *broker_advice(struct broker *broker);
 /* The next message that came to the inbox, the caller's to destroy; NULL: none. */
 natsMsg *broker_take(struct broker *broker);
+/* Unsubscribes the inbox. Messages that the server sent before it knows that still come. True: there are no more, or no
+ * connection. */
+bool broker_drain(struct broker *broker);
 /* What its subject has behind the inbox's address and a dot; "": it should not have come here. */
 const char *broker_answer(const struct broker *broker, const natsMsg *message);
 /* Frees it, at once or together with others: a thread of the library does that, and is woken up each time. */

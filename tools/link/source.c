@@ -10,6 +10,11 @@
  *
  * The queue is asked for as many frames as the pipeline has free slots, one by one. While a frame is under way the queue is
  * told so, and keeps it from others; a box that dies tells nothing, and its frames are delivered again after `ack_wait`.
+ *
+ * A source that is stopped asks for no more frames, and computes those that its open requests still bring. The server keeps a
+ * frame that it sends to a closed connection for `ack_wait`. So the source unsubscribes, and waits for the server's answer
+ * before it disconnects. nats-server 2.9 may keep a frame that it sends during the unsubscription, too: therefore open requests
+ * first have SERVED_WAIT to end, as they do while frames come without a pause.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,6 +26,8 @@
 enum { JOBS = 2 * FRAMED_MAX_SLOTS };
 #define EXPIRES       (5000 * MS)
 #define REFUSED_PAUSE (1000 * MS)
+#define SERVED_WAIT   (300 * MS)
+#define DRAIN_LOOK    (10 * MS)
 
 /* A frame that the queue gave us and has no word of yet. */
 struct job {
@@ -36,7 +43,9 @@ struct job {
 struct source {
   struct job jobs[JOBS];
   unsigned count;
-  unsigned asked; /* frames that were asked for and have not come */
+  unsigned asked;  /* frames that were asked for and have not come */
+  int64_t stopped; /* when it asked no more; 0: it asks */
+  bool drained;    /* since then it has unsubscribed, and no more frames come */
   int64_t asked_at;
   int64_t warned; /* when it refused to give any, while that is said; 0: it is not */
   int64_t told;   /* when the queue was last told that frames are under way */
@@ -236,7 +245,7 @@ static void begin_job(struct link *link, natsMsg *message, uint64_t number, unsi
   if (delivered > link->settings->deliver) {
     snprintf(why, sizeof why, "none of the %u boxes that had it came to an end with it", delivered - 1);
     settle(link, job, end, why);
-  } else if (!link->client || link->stopping) {
+  } else if (!link->client) {
     settle(link, job, give_back, NULL);
   } else if (got != framed_info(link->client)->input_bytes) {
     snprintf(why, sizeof why, "it has %zu bytes, and a frame of the pipeline has %zu", got,
@@ -343,6 +352,14 @@ static bool names_are_of_stream(struct link *link) {
   return atomic_load(&link->stream_made) == link->broker.stream_made;
 }
 
+static void drain(struct link *link, int64_t now) {
+  struct source *source = link->state;
+  source->stopped = source->stopped == 0 ? now : source->stopped;
+  if (source->asked == 0 || now - source->stopped >= SERVED_WAIT) {
+    source->drained = broker_drain(&link->broker);
+  }
+}
+
 static int64_t source_turn(struct link *link, int64_t now) {
   struct source *source = link->state;
   if (link->client) {
@@ -354,7 +371,11 @@ static int64_t source_turn(struct link *link, int64_t now) {
   }
   tell_settled(link);
   tell_under_way(link, now);
-  if (link->client && !link->stopping && now >= source->warned + REFUSED_PAUSE && names_are_of_stream(link)) {
+  if (link->stopping) {
+    drain(link, now);
+    return now + DRAIN_LOOK;
+  }
+  if (link->client && now >= source->warned + REFUSED_PAUSE && names_are_of_stream(link)) {
     ask(link, now);
   }
   int64_t queue = queue_turn(link, &source->queue, now), tell_again = source->told + link->settings->ack_wait_ns / 3;
@@ -386,7 +407,10 @@ static int source_wanted(const struct link *link) {
   return FRAMED_RESULT;
 }
 
-static bool source_is_idle(const struct link *link) { return ((const struct source *)link->state)->count == 0; }
+static bool source_is_idle(const struct link *link) {
+  const struct source *source = link->state;
+  return source->count == 0 && (source->drained || !link->broker.connection);
+}
 
 static void source_close(struct link *link) {
   struct source *source = link->state;

@@ -1,6 +1,7 @@
 """A NATS server of the test's own, what a test asks of it, and framed-link between it and a daemon."""
 
 import base64
+import contextlib
 import itertools
 import json
 import os
@@ -9,6 +10,8 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
+import time
 
 import pytest
 
@@ -67,6 +70,39 @@ class Server:
 
     def client(self, **options):
         return Nats(self.port, self.host, **options)
+
+
+class Late:
+    """A way to a server on which its words take `delay` seconds."""
+
+    def __init__(self, server):
+        self.server, self.delay = server, 0
+        self.listener = socket.create_server((server.host, 0))
+        self.url = f"nats://{server.host}:{self.listener.getsockname()[1]}"
+
+    def __enter__(self):
+        threading.Thread(target=self.accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client = self.listener.accept()[0]
+                server = socket.create_connection((self.server.host, self.server.port))
+                threading.Thread(target=self.carry, args=(client, server, lambda: 0), daemon=True).start()
+                threading.Thread(target=self.carry, args=(server, client, lambda: self.delay), daemon=True).start()
+
+    @staticmethod
+    def carry(source, target, delay):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                time.sleep(delay())
+                target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
 
 
 class Message:
