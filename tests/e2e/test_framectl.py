@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 
@@ -163,6 +164,22 @@ def test_check_needs_no_daemon(place):
 
 
 # -- push and pull ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside it", "in PATH"])
+@pytest.mark.parametrize("command", [["check"], ["try", "invert", "--format", "gray 4x4", "--in", "frame"]], ids=["check", "try"])
+def test_a_framed_that_is_no_program_is_not_given_to_a_shell(place, command, beside):
+    own = place / "bin"
+    own.mkdir()
+    (place / "frame").write_bytes(bytes(16))
+    shutil.copy(FRAMECTL, own / "framectl")
+    framed = (own if beside else place) / "framed"
+    framed.write_text(f"touch {place}/ran\n")
+    framed.chmod(0o755)
+    done = subprocess.run([own / "framectl", *command], capture_output=True, text=True, timeout=limit(20), check=False, cwd=place,
+                          env={**environment(), "PATH": f"{place}:{os.environ['PATH']}"})
+    assert done.returncode != 0 and "cannot run framed: Exec format error" in done.stderr, done
+    assert not (place / "ran").exists()
 
 
 def test_push_and_pull_carry_every_byte(place):

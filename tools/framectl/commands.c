@@ -84,17 +84,25 @@ bool command_record(const struct invocation *invocation, struct problem *problem
   return give_command(invocation, "record", "is recorded: what came before, and what comes", "", NULL, problem);
 }
 
+static bool has_framed(const char *folder, size_t length, char path[PATH_MAX]) {
+  int needed = snprintf(path, PATH_MAX, "%.*s/framed", (int)length, folder);
+  return length > 0 && needed < PATH_MAX && access(path, X_OK) == 0;
+}
+
+/* Not execvp(), which gives a file that is no program to a shell. */
 const char *command_find_framed(char path[PATH_MAX]) {
   char own[PATH_MAX];
   ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
-  if (length > 0) {
-    own[length] = '\0';
-    int needed = snprintf(path, PATH_MAX, "%s/framed", dirname(own));
-    if (needed > 0 && needed < PATH_MAX && access(path, X_OK) == 0) {
-      return path;
-    }
+  own[length > 0 ? length : 0] = '\0';
+  const char *folder = length > 0 ? dirname(own) : "";
+  bool found = has_framed(folder, strlen(folder), path);
+  for (folder = getenv("PATH"); folder && !found;) {
+    size_t end = strcspn(folder, ":");
+    found = has_framed(folder, end, path);
+    folder = folder[end] == ':' ? folder + end + 1 : NULL;
   }
-  return "framed";
+  path[0] = found ? path[0] : '\0'; /* no file has that name: the caller says that it cannot be run */
+  return path;
 }
 
 /* `arguments` begin behind the program's name and end with NULL. */
@@ -106,7 +114,7 @@ static bool become_framed(const char *const *arguments, struct problem *problem)
     all[i + 1] = arguments[i];
   }
   fflush(stdout);
-  execvp(all[0], (char *const *)all);
+  execv(all[0], (char *const *)all);
   return problem_set(problem, EXIT_STATUS_INTERNAL, "install framed, or put it beside framectl or into PATH",
                      "cannot run framed: %s", strerror(errno));
 }

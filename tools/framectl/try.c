@@ -131,7 +131,7 @@ static void become_framed(char *text, int input, int output) {
   char *framed = (char *)command_find_framed(path);
   char *arguments[] = {framed, "--try", text, NULL};
   if (dup2(input, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0) {
-    execvp(framed, arguments);
+    execv(framed, arguments);
   }
   fprintf(stderr, "framectl: cannot run framed: %s\n  install framed, or put it beside framectl or into PATH\n",
           strerror(errno));
