@@ -101,7 +101,20 @@ static void do_upgrade(struct status *status, struct http_request *request, cons
   status->ops->upgrade(status->ops->server, reply_later, request);
 }
 
+/* Who may use none of a pipeline's sockets may not keep others from them either. False: that was answered. */
+static bool may_command(struct status *status, struct http_request *request, const char *name) {
+  const struct pipeline *pipeline = routes_find_pipeline(status, name);
+  if (pipeline && !viewer_sees(&status->viewer, pipeline_config(pipeline))) {
+    routes_answer_hidden(status, request, name);
+    return false;
+  }
+  return true;
+}
+
 static void do_command(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  if (!may_command(status, request, name)) {
+    return;
+  }
   const struct command_order order = {.pipeline = name,
                                       .command = (enum pipeline_command)route->detail,
                                       .wanted = routes_is_wanted,
@@ -112,7 +125,9 @@ static void do_command(struct status *status, struct http_request *request, cons
 
 static void hear_link(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route;
-  links_answer(request, routes_find_pipeline(status, name));
+  if (may_command(status, request, name)) {
+    links_answer(request, routes_find_pipeline(status, name));
+  }
 }
 
 static void do_device(struct status *status, struct http_request *request, const struct route *route, const char *name) {

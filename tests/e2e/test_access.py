@@ -129,16 +129,19 @@ def test_a_user_of_the_status_socket_sees_what_its_sockets_show(place):
     with Daemon(place, entries) as daemon:
         daemon.socket.chmod(0o666)
         ask = "import http.client, socket, sys\nc = http.client.HTTPConnection('framed')\nc.sock = socket.socket(socket.AF_UNIX)\n" \
-              "c.sock.connect(sys.argv[1])\nc.request('GET', sys.argv[2])\nanswer = c.getresponse()\nprint(answer.status, answer.read().decode())"
-        def nobody(path):
-            done = subprocess.run([sys.executable, "-I", "-c", ask, daemon.socket, path], user=65534, group=65534, extra_groups=[],
+              "c.sock.connect(sys.argv[1])\nc.request(sys.argv[3], sys.argv[2])\nanswer = c.getresponse()\nprint(answer.status, answer.read().decode())"
+        def nobody(path, method="GET"):
+            done = subprocess.run([sys.executable, "-I", "-c", ask, daemon.socket, path, method], user=65534, group=65534, extra_groups=[],
                                   capture_output=True, text=True, timeout=limit(20), check=True)
             return done.stdout.partition(" ")
         status = json.loads(nobody("/v1/status")[2])
         assert list(status["pipelines"]) == ["free"] and list(status["hidden"]) == ["cam0"]
         for path in FRAMES:
             assert nobody(path)[0] == "403", path
-        assert nobody("/v1/pipelines/free/history")[0] == "200"
+        assert nobody("/v1/pipelines/free/history")[0] == nobody("/v1/pipelines/free/pause", "POST")[0] == "200"
+        for command in ("pause", "resume", "drain", "record", "link"):
+            assert nobody(f"/v1/pipelines/cam0/{command}", "POST")[0] == "403", command
+        assert daemon.status()["pipelines"]["cam0"]["state"] == "running"
         shutil.copy(FRAMECTL, place / "framectl")  # where the build is, another user may not look
         told = subprocess.run([place / "framectl", "-s", daemon.socket, "status"], user=65534, group=65534, extra_groups=[], capture_output=True,
                               text=True, env=environment(), timeout=limit(20), check=False)
