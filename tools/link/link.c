@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "config/quote.h"
+
 #define PAUSE_FIRST    (100 * MS)
 #define PAUSE_LONGEST  (3000 * MS)
 #define TURN_LONGEST   (1000 * MS)
@@ -31,6 +33,7 @@ void link_say(const struct link *link, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
+  quote_make_printable(text);
   fprintf(stderr, "framed-link: %s %s: %s\n", settings_role(link->settings), link->settings->name, text);
 }
 
@@ -45,6 +48,7 @@ static void standing_set(struct standing *standing, bool connected, const char *
   if (error) {
     const char *place = error[0] == '(' ? strstr(error, "): ") : NULL; /* the library's, which helps nobody */
     snprintf(standing->error, sizeof standing->error, "%s", place ? place + 3 : error);
+    quote_make_printable(standing->error); /* a server's words may be no UTF-8, which JSON cannot carry */
   }
   pthread_mutex_unlock(&standing->lock);
 }
