@@ -278,7 +278,8 @@ uint64_t recorder_flush(struct recorder *recorder) {
       offer_one(recorder, slot);
     }
   }
-  uint64_t left = slot_count(&recorder->flow.ring, SLOT_EMITTING);
+  /* What a full disk took none of, and nobody has told yet, would go with the sink. */
+  uint64_t left = slot_count(&recorder->flow.ring, SLOT_EMITTING) + (recorder->sink ? recorder->sink->lost : 0);
   for (uint64_t at = recorder->offered; at < recorder->next; at++) {
     left += recorder->frames[at % recorder->cells].complete <= recorder->until;
   }

@@ -239,10 +239,16 @@ def test_an_upgrade_with_two_full_disks_of_three(place, mount):
         clients = {name: (daemon.reader(name), daemon.producer(name)) for name in ("cam0", "cam1", "cam2")}
         for disk in disks:
             fill(disk)
+        reader, producer = clients["cam1"]
+        for number in range(8):
+            producer.send(whole(number, SIZE).tobytes())
+            reader.read(SIZE)
+        daemon.wait_log("results are lost until there is room")
         process = daemon.process.pid
         done = subprocess.run([FRAMECTL, "-s", daemon.socket, "upgrade"], env=environment(), timeout=limit(30), check=False,
                               capture_output=True, text=True)
         assert done.returncode == 0 and daemon.process.pid == process, done
+        assert "cam1: 8 frames are missing in the recording" in daemon.log  # nothing else tells of them after the upgrade
         for name in ("cam0", "cam1", "cam3"):
             waits(daemon, "No such file" if name == "cam3" else "No space left", name)
         for name, (reader, producer) in clients.items():
