@@ -76,6 +76,15 @@ bool failure_set_system(struct failure *failure, int error, const char *remedy, 
   return false;
 }
 
+bool failure_set_in_the_way(struct failure *failure, const char *remedy, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fill(failure, EXIT_STATUS_CONFIG, remedy, format, arguments);
+  va_end(arguments);
+  failure->passes = true;
+  return false;
+}
+
 bool failure_set_memory(struct failure *failure, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);

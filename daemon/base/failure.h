@@ -41,6 +41,10 @@ __attribute__((format(printf, 4, 5))) bool failure_set(struct failure *failure, 
  * `remedy` of NULL the errno chooses one. */
 __attribute__((format(printf, 4, 5))) bool failure_set_system(struct failure *failure, int error, const char *remedy,
                                                               const char *format, ...);
+/* Fills it where something is in the way of one pipeline: another file, or another process's socket. It may be a mistake, for
+ * which a reload is refused, but somebody may also move it away: at a start the pipeline waits, and the others begin. */
+__attribute__((format(printf, 3, 4))) bool failure_set_in_the_way(struct failure *failure, const char *remedy,
+                                                                  const char *format, ...);
 /* Fills it where memory is short, which passes. */
 __attribute__((format(printf, 2, 3))) bool failure_set_memory(struct failure *failure, const char *format, ...);
 

@@ -173,13 +173,12 @@ static bool clear_path(const struct folder_entry *entry, const struct sockaddr_u
     return true; /* bind() says what else may be wrong */
   }
   if (!S_ISSOCK(there.st_mode)) {
-    return failure_set(failure, EXIT_STATUS_CONFIG, "remove that file, or choose another path",
-                       "'%s' exists and is not a socket", path);
+    return failure_set_in_the_way(failure, "remove that file, or choose another path", "'%s' exists and is not a socket", path);
   }
   int status = probe(address);
   if (status == EADDRINUSE) {
-    return failure_set(failure, EXIT_STATUS_CONFIG, "stop the other daemon, or choose another path",
-                       "the socket '%s' is in use by another process", path);
+    return failure_set_in_the_way(failure, "stop the other daemon, or choose another path",
+                                  "the socket '%s' is in use by another process", path);
   }
   if (status != 0) {
     return failure_set_system(failure, status, "remove the file if nobody needs it, or choose another path",

@@ -16,10 +16,11 @@ bool status_socket_open(struct server *server, struct failure *failure) {
   if (open_listener(server, failure)) {
     return true;
   }
-  if (failure->passes) {
+  const bool passes = failure->passes && failure->status != EXIT_STATUS_CONFIG;
+  if (passes) {
     log_event(LOG_HTTP_WAITS, NULL, "status does not answer, and is tried again: %s; %s", failure->text, failure->remedy);
   }
-  return failure->passes;
+  return passes;
 }
 
 bool status_socket_serve(struct server *server, struct failure *failure) {

@@ -169,11 +169,13 @@ struct swap *swap_free(struct swap *swap) {
 
 /* -- steps ----------------------------------------------------------------------------------------------------- */
 
-/* A pipeline that would have to wait does not take the place of one that runs: the reload is refused then. */
-static bool may_wait(const struct swap *swap, unsigned index) {
+/* A pipeline that would have to wait does not take the place of one that runs: the reload is refused then, as it is where the
+ * text may be wrong. */
+static bool may_wait(const struct swap *swap, unsigned index, const struct failure *failure) {
   const struct diff *diff = &swap->diff;
-  return diff->now[index].change == CHANGE_ADDED ||
-         pipeline_next_try(swap->server->pipelines[diff->now[index].old]) != INT64_MAX;
+  return failure->passes && failure->status != EXIT_STATUS_CONFIG &&
+         (diff->now[index].change == CHANGE_ADDED ||
+          pipeline_next_try(swap->server->pipelines[diff->now[index].old]) != INT64_MAX);
 }
 
 static bool prepare_incoming(struct swap *swap, unsigned index, struct failure *failure) {
@@ -182,7 +184,7 @@ static bool prepare_incoming(struct swap *swap, unsigned index, struct failure *
     return true;
   }
   incoming->inheritance = (struct pipeline_inheritance){0};
-  return failure->passes && may_wait(swap, index) && pipeline_wait(incoming->pipeline, failure);
+  return may_wait(swap, index, failure) && pipeline_wait(incoming->pipeline, failure);
 }
 
 bool swap_prepare(struct swap *swap, struct failure *failure) {

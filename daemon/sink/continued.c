@@ -87,17 +87,16 @@ bool sink_prepare_file(const struct config_pipeline *config, const struct frame_
   if (config->sink.protocol == CONFIG_PROTOCOL_Y4M) {
     length = own_header(fd, output);
     if (length == 0) {
-      return failure_set(failure, EXIT_STATUS_CONFIG, remedy,
-                         "the file '%s' of pipeline '%s' exists and is no y4m file of this format", config->sink.path,
-                         config->name);
+      return failure_set_in_the_way(failure, remedy, "the file '%s' of pipeline '%s' exists and is no y4m file of this format",
+                                    config->sink.path, config->name);
     }
   }
   uint64_t torn = torn_bytes(config, output, fd, length, status.st_size);
   if (torn > 0) {
-    return failure_set(failure, EXIT_STATUS_CONFIG, remedy,
-                       "the file '%s' of pipeline '%s' ends within a result of this format, %" PRIu64
-                       " bytes after the last whole one",
-                       config->sink.path, config->name, torn);
+    return failure_set_in_the_way(failure, remedy,
+                                  "the file '%s' of pipeline '%s' ends within a result of this format, %" PRIu64
+                                  " bytes after the last whole one",
+                                  config->sink.path, config->name, torn);
   }
   return true;
 }

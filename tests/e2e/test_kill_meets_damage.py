@@ -134,9 +134,8 @@ def test_a_file_with_results_of_another_size_is_not_cut_where_everything_begins_
         for image in store.named("framed-image-") if damage else []:
             disown(image)
         store.start(daemon)
-        daemon.settled = True
-        daemon.ends(78)
-        assert "ends within a result of this format" in daemon.log and (place / "out").read_bytes() == before
+        daemon.wait_view("it waits", lambda view: "ends within a result of this format" in (view["waits_for"] or ""))
+        assert (place / "out").read_bytes() == before
 
 
 def test_a_cut_is_said_to_be_a_guess_where_nobody_knows_of_what_size_results_were(place, store):

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -104,7 +105,30 @@ def no_source(place, mount):
     return entry, "No such file or directory", lambda: file.write_bytes(numbered(4, SIZE).tobytes())
 
 
-@pytest.mark.parametrize("lack", [no_room, no_inodes, read_only, no_folder, no_source], ids=lambda lack: lack.__name__)
+def torn_file(place, _):
+    """As a cut of the power leaves it."""
+    out = place / "out"
+    out.write_bytes(bytes(SIZE + 1))
+    return pipeline(FORMAT, sink={"file": str(out)}), "ends within a result", out.unlink
+
+
+def file_at_socket(place, _):
+    path = place / "taken.sock"
+    path.write_text("")
+    return pipeline(FORMAT, source={"socket": str(path)}), "exists and is not a socket", path.unlink
+
+
+def socket_in_use(place, _):
+    path, other = place / "taken.sock", socket.socket(socket.AF_UNIX)
+    other.bind(str(path))
+    other.listen()
+    return pipeline(FORMAT, source={"socket": str(path)}), "in use by another process", other.close
+
+
+LACKS = [no_room, no_inodes, read_only, no_folder, no_source, torn_file, file_at_socket, socket_in_use]
+
+
+@pytest.mark.parametrize("lack", LACKS, ids=lambda lack: lack.__name__)
 def test_a_start_without_what_one_pipeline_needs(place, mount, lack):
     entry, reason, cure = lack(place, mount)
     with Daemon(place, {"cam0": entry, "cam1": pipeline(FORMAT)}) as daemon:
