@@ -10,20 +10,20 @@ static bool refuse(const struct gpu_chain *chain, unsigned index, const char *pr
   char format[FORMAT_TEXT];
   format_describe(&plan->input, format);
   if (plan->remedy) {
-    gpu_error_set(error, 0, plan->remedy, "stages[%u] (%s): %s", index, plan->stage->name, problem);
+    gpu_error_set(error, 0, plan->remedy, "stages[%u] (%s): %s", index, plan->stage->about->name, problem);
   } else if (index == 0) {
     gpu_error_set(error, 0, "change this stage, or the source's format", "stages[0] (%s), given %s by the source: %s",
-                  plan->stage->name, format, problem);
+                  plan->stage->about->name, format, problem);
   } else {
     gpu_error_set(error, 0, "change one of the two, or put a stage between them that gives what the later one takes",
-                  "stages[%u] (%s), given %s by stages[%u] (%s): %s", index, plan->stage->name, format, index - 1,
-                  plan[-1].stage->name, problem);
+                  "stages[%u] (%s), given %s by stages[%u] (%s): %s", index, plan->stage->about->name, format, index - 1,
+                  plan[-1].stage->about->name, problem);
   }
   error->stage = (int)index;
   return false;
 }
 
-static bool takes_elements(const struct stage_descriptor *stage, const struct frame_format *input) {
+static bool takes_elements(const struct stage_about *stage, const struct frame_format *input) {
   return stage->any_element || input->dtype == ELEMENT_UINT8 || input->dtype == ELEMENT_FLOAT32;
 }
 
@@ -43,8 +43,11 @@ static bool negotiate(struct gpu_chain *chain, unsigned index, const struct fram
                       const struct gpu_stage_request *request, struct gpu_error *error) {
   struct stage_plan *plan = &chain->plans[index];
   char problem[STAGE_TEXT] = "";
-  *plan = (struct stage_plan){
-      .stage = request->stage, .input = *input, .output = *input, .resource = request->resource, .users = request->users};
+  *plan = (struct stage_plan){.stage = request->own ? request->own : stage_of(request->stage),
+                              .input = *input,
+                              .output = *input,
+                              .resource = request->resource,
+                              .users = request->users};
   plan->source = chain->input;
   plan->output.meaning = MEANING_NONE;
   plan->output.parts = NULL;
@@ -52,10 +55,10 @@ static bool negotiate(struct gpu_chain *chain, unsigned index, const struct fram
     plan->labels = plan[-1].labels;
     plan->label_count = plan[-1].label_count;
   }
-  if (!takes_elements(request->stage, input)) {
+  if (!takes_elements(plan->stage->about, input)) {
     return refuse(chain, index, "it takes samples of uint8 and float32", error);
   }
-  if (!request->stage->prepare(plan, request->values, problem)) {
+  if (!plan->stage->prepare(plan, request->values, problem)) {
     return refuse(chain, index, problem, error);
   }
   chain->prepared = index + 1;
@@ -120,7 +123,7 @@ static bool passes_state_by(const struct gpu_chain *chain, unsigned index, struc
   }
   gpu_error_set(error, 0, "leave `batch` out of the model, or put the stages with state on one side of it",
                 "stages[%u] (%s) computes batches, and there are stages with state before it and after it", index,
-                plan->stage->name);
+                plan->stage->about->name);
   error->stage = (int)index;
   return false;
 }
@@ -134,7 +137,7 @@ bool chain_runs(const struct gpu_chain *chain, bool on_cuda, struct gpu_error *e
     const char *why = on_cuda ? plan->not_on_cuda : plan->not_on_cpu;
     if (why) {
       const char *remedy = strstr(why, "; ");
-      gpu_error_set(error, 0, remedy ? remedy + 2 : NULL, "stages[%u] (%s) %.*s", i, plan->stage->name,
+      gpu_error_set(error, 0, remedy ? remedy + 2 : NULL, "stages[%u] (%s) %.*s", i, plan->stage->about->name,
                     remedy ? (int)(remedy - why) : -1, why);
       error->stage = (int)i;
       return false;
@@ -149,7 +152,7 @@ bool gpu_chain_spreads(const struct gpu_chain *chain, struct gpu_error *error) {
   }
   gpu_error_set(error, 0, "leave `spread: frames` out of the pipeline, or the stage",
                 "stages[%d] (%s) goes from each frame to the next one, which would be on another device", chain->first_stateful,
-                chain->plans[chain->first_stateful].stage->name);
+                chain->plans[chain->first_stateful].stage->about->name);
   error->stage = chain->first_stateful;
   return false;
 }
@@ -168,7 +171,7 @@ struct gpu_chain *gpu_chain_free(struct gpu_chain *chain) {
   return NULL;
 }
 
-enum gpu_resident_step gpu_resident_step(const struct stage_descriptor *stage) {
+enum gpu_resident_step gpu_resident_step(const struct stage_about *stage) {
   static const char *const names[] = {"", "affine", "work", "threshold", "fault"};
   enum gpu_resident_step step = RESIDENT_FAULT;
   while (step != RESIDENT_NONE && strcmp(names[step], stage->name) != 0) {
@@ -180,7 +183,7 @@ enum gpu_resident_step gpu_resident_step(const struct stage_descriptor *stage) {
 bool gpu_chain_resides(const struct gpu_chain *chain, struct gpu_error *error) {
   static const char remedy[] = "write `completion: spin`";
   for (unsigned i = 0; i < chain->length; i++) {
-    const struct stage_descriptor *stage = chain->plans[i].stage;
+    const struct stage_about *stage = chain->plans[i].stage->about;
     if (gpu_resident_step(stage) == RESIDENT_NONE) {
       gpu_error_set(error, 0, remedy, "stages[%u] (%s) cannot be part of a kernel that stays on the device", i, stage->name);
       error->stage = (int)i;
@@ -195,7 +198,7 @@ bool gpu_chain_resides(const struct gpu_chain *chain, struct gpu_error *error) {
 bool gpu_chain_is_foreign(const struct gpu_chain *chain) {
   bool is_foreign = false;
   for (unsigned i = 0; i < chain->length; i++) {
-    is_foreign |= chain->plans[i].stage->is_foreign;
+    is_foreign |= chain->plans[i].stage->about->is_foreign;
   }
   return is_foreign;
 }

@@ -79,7 +79,7 @@ static bool begin_stages(struct gpu_program *program, struct gpu_error *error) {
     const struct stage_plan *plan = &program->chain->plans[i];
     char problem[STAGE_TEXT] = "";
     if (plan->stage->begin && !(program->sessions[i] = plan->stage->begin(plan, on_cuda, problem))) {
-      gpu_error_set(error, 0, plan->remedy, "stages[%u] (%s): %s", i, plan->stage->name, problem);
+      gpu_error_set(error, 0, plan->remedy, "stages[%u] (%s): %s", i, plan->stage->about->name, problem);
       error->stage = (int)i;
       return false;
     }

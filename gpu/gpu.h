@@ -142,7 +142,8 @@ bool gpu_is_lost(const struct gpu_device *device);
 /* -- chains: formats negotiated, nothing allocated on a device ------------------------------------------- */
 
 struct gpu_stage_request {
-  const struct stage_descriptor *stage;
+  const struct stage_about *stage;
+  const struct stage_descriptor *own; /* instead of `stage`: a stage that stands in no table; NULL: none */
   struct stage_value values[STAGE_MAX_PARAMETERS];
   void *resource;
   unsigned users; /* slots of all programs that have this stage, or 0 */
@@ -160,7 +161,7 @@ bool gpu_chain_runs(const struct gpu_chain *chain, enum gpu_backend_choice choic
 /* Whether a kernel that stays on the device can compute it: each stage takes one sample at a time, and frames are small. */
 bool gpu_chain_resides(const struct gpu_chain *chain, struct gpu_error *error);
 /* Which step of a kernel that stays on a GPU the stage is. */
-enum gpu_resident_step gpu_resident_step(const struct stage_descriptor *stage);
+enum gpu_resident_step gpu_resident_step(const struct stage_about *stage);
 /* Whether its frames may be dealt over joined devices: no stage has a state; error->stage names one that has. */
 bool gpu_chain_spreads(const struct gpu_chain *chain, struct gpu_error *error);
 /* Whether a stage of it runs what others wrote. */

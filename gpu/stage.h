@@ -12,33 +12,11 @@
 #include "gpu/format.h"
 #include "gpu/kept.h"
 #include "gpu/priority.h"
+#include "gpu/record/stage_about.h"
 
 enum {
-  STAGE_MAX_PARAMETERS = 12,
-  STAGE_MAX_NUMBERS = 4, /* length of a list of numbers, one for each channel */
   STAGE_CONSTANTS = 256, /* bytes of prepared constants, passed to a kernel by value */
-  STAGE_MAX_FILES = 3,
-  STAGE_TEXT = 400
-};
-
-enum stage_parameter_type {
-  STAGE_NUMBER,  /* a finite double */
-  STAGE_INTEGER, /* a whole number */
-  STAGE_CHOICE,  /* one of `choices`; the value is its index */
-  STAGE_NUMBERS, /* a number, or a list of 1 to STAGE_MAX_NUMBERS numbers */
-  STAGE_WORD,    /* a text */
-  STAGE_FILE,    /* a path; a relative one begins at the folder of the configuration file */
-  STAGE_SETTINGS /* a mapping of names to texts, numbers or lists of numbers */
-};
-
-struct stage_parameter {
-  const char *name;
-  enum stage_parameter_type type;
-  bool required;
-  double minimum, maximum;    /* inclusive; of each number in a list */
-  double fallback;            /* the default of a number, integer or choice (index); each element of a list */
-  const char *const *choices; /* NULL terminated */
-  const char *help;           /* one sentence, shown in the manual page and the schema */
+  STAGE_MAX_FILES = 3
 };
 
 /* One entry of a STAGE_SETTINGS. */
@@ -49,7 +27,7 @@ struct stage_setting {
   double numbers[STAGE_MAX_NUMBERS];
 };
 
-/* One value for each parameter of the descriptor, in its order. What it points to is gone after prepare(). */
+/* One value for each parameter of the stage, in its order. What it points to is gone after prepare(). */
 struct stage_value {
   bool given; /* false: `numbers[0]` holds the default */
   unsigned count;
@@ -124,13 +102,7 @@ struct stage_call {
 };
 
 struct stage_descriptor {
-  const char *name;
-  const char *help; /* one sentence */
-  const struct stage_parameter *parameters;
-  unsigned parameter_count;
-  bool runs_model;  /* which has instances and times of its own */
-  bool is_foreign;  /* runs what others wrote, which may break the device for what is in a frame */
-  bool any_element; /* takes tensors of every element type; without it those of uint8 and float32 */
+  const struct stage_about *about;
 
   /* Fills output format, sizes and constants of the plan (stage and input are set). On false, `problem` says
    * in one sentence, without a full stop, what does not fit and what would. */
@@ -173,10 +145,14 @@ struct stage_descriptor {
   bool (*differs)(const struct stage_plan *plan, uint64_t sequence);
 };
 
-/* All stages of this build, NULL terminated, in the order of the documentation. */
+/* The record of a stage that stands in no table. */
+#define STAGE_UNLISTED(text)                                                                                                   \
+  .about = &(const struct stage_about) { .name = (text) }
+
+/* In the order of stage_abouts. */
 extern const struct stage_descriptor *const stage_descriptors[];
 
-const struct stage_descriptor *stage_find(const char *name);
+const struct stage_descriptor *stage_of(const struct stage_about *about); /* NULL if it is not in that table */
 
 /* Declares the descriptor's launcher where the build has CUDA, and stands for NULL elsewhere. */
 #ifdef FRAMED_CUDA

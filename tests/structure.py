@@ -4,7 +4,8 @@
     structure.py OBJECTS      (the folder of a build's objects, build/release/obj)
 
 A room is a folder of daemon/. It uses itself and the rooms before it in ROOMS; `private.h`, or a header that ends so, is for
-its own room alone. Tools use measure/ and wire/ of the daemon, nothing else; config/ and gpu/ use nothing of it. Who uses whom
+its own room alone. Tools use measure/ and wire/ of the daemon, nothing else; config/ and gpu/ use nothing of it; gpu/record/ uses
+only itself and gpu/format.h, so that a program can link it without the stages. Who uses whom
 is read from the #include lines, and between modules from the symbols of their objects, which no comment can hide. The files
 that HACKING.md names are there.
 """
@@ -40,6 +41,8 @@ def room(path):
 
 def wrong_include(file, included):
     """Why `file` may not include that, or None."""
+    if file.parts[:2] == ("gpu", "record") and file.parent != included.parent and str(included) != "gpu/format.h":
+        return "gpu/record/ uses only itself and gpu/format.h"
     if included.parts[0] != "daemon":
         return None if file.parts[0] != "config" or included.parts[0] == "config" else "config/ uses only itself"
     if file.parts[0] == "tools":

@@ -59,16 +59,16 @@ static struct config_parameter translate_parameter(const struct stage_parameter 
 static unsigned count_stages(unsigned *parameters) {
   unsigned stages = 0;
   *parameters = 0;
-  for (; stage_descriptors[stages]; stages++) {
-    *parameters += stage_descriptors[stages]->parameter_count;
+  for (; stage_abouts[stages]; stages++) {
+    *parameters += stage_abouts[stages]->parameter_count;
   }
   return stages;
 }
 
 static void receive_stages(struct vocabulary *vocabulary) {
   struct config_parameter *next = vocabulary->parameters;
-  for (unsigned i = 0; stage_descriptors[i]; i++) {
-    const struct stage_descriptor *stage = stage_descriptors[i];
+  for (unsigned i = 0; stage_abouts[i]; i++) {
+    const struct stage_about *stage = stage_abouts[i];
     vocabulary->stages[i] = (struct config_stage_type){.name = stage->name,
                                                        .help = stage->help,
                                                        .parameters = next,
@@ -138,7 +138,7 @@ enum gpu_priority formats_priority(enum config_priority priority) {
 
 /* The settings stay the configuration's: both structs are laid out alike. */
 static void translate_stage(const struct config_stage *stage, struct gpu_stage_request *request) {
-  *request = (struct gpu_stage_request){.stage = stage_descriptors[stage->type]};
+  *request = (struct gpu_stage_request){.stage = stage_abouts[stage->type]};
   for (unsigned i = 0; i < request->stage->parameter_count; i++) {
     const struct config_value *value = &stage->values[i];
     request->values[i] = (struct stage_value){.given = value->given,

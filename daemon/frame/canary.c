@@ -128,7 +128,7 @@ static bool make_chain(struct canary *canary, struct failure *failure) {
   struct gpu_error error = {0};
   const struct frame_format format = format_tensor(ELEMENT_UINT8, (const uint64_t[]){SIZE}, 1);
   const struct gpu_stage_request affine = {
-      .stage = stage_find("affine"),
+      .stage = stage_about_find("affine"),
       .values = {{.given = true, .count = 1, .numbers = {SCALE}}, {.given = true, .count = 1, .numbers = {OFFSET}}},
   };
   canary->chain = gpu_chain_new(&format, &affine, 1, &error);

@@ -148,7 +148,7 @@ void pipeline_read_served(const struct pipeline *pipeline, struct reading *readi
 static const struct stage_plan *model_stage(const struct pipeline *pipeline) {
   const struct stage_plan *found = NULL, *plan;
   for (unsigned i = 0; (plan = gpu_chain_stage(pipeline->chain, i)); i++) {
-    found = plan->stage->runs_model ? plan : found;
+    found = plan->stage->about->runs_model ? plan : found;
   }
   return found;
 }

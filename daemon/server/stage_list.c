@@ -4,7 +4,7 @@
 
 #include "config/units.h"
 #include "daemon/server/try.h"
-#include "gpu/stage.h"
+#include "gpu/record/stage_about.h"
 
 /* -- one ---------------------------------------------------------------------------------------------------------- */
 
@@ -61,7 +61,7 @@ static void print_stage_parameter(const struct stage_parameter *parameter) {
   print_parameter(parameter->name, takes, parameter->help);
 }
 
-static void print_stage(const struct stage_descriptor *stage) {
+static void print_stage(const struct stage_about *stage) {
   printf("%s\n  %s\n\n", stage->name, stage->help);
   for (unsigned i = 0; i < stage->parameter_count; i++) {
     print_stage_parameter(&stage->parameters[i]);
@@ -69,7 +69,7 @@ static void print_stage(const struct stage_descriptor *stage) {
 }
 
 static enum exit_status print_one(const char *name) {
-  const struct stage_descriptor *stage = stage_find(name);
+  const struct stage_about *stage = stage_about_find(name);
   if (!stage) {
     fprintf(stderr, "framed: there is no stage '%s'\n  `framectl stages` lists them\n", name);
     return EXIT_STATUS_USAGE;
@@ -81,7 +81,7 @@ static enum exit_status print_one(const char *name) {
 /* -- all ---------------------------------------------------------------------------------------------------------- */
 
 static enum exit_status print_all(void) {
-  for (const struct stage_descriptor *const *stage = stage_descriptors; *stage; stage++) {
+  for (const struct stage_about *const *stage = stage_abouts; *stage; stage++) {
     printf("  %-20s %s\n", (*stage)->name, (*stage)->help);
   }
   return EXIT_STATUS_OK;

@@ -45,7 +45,7 @@ static void fill_fault(struct session *session, struct session_event *event) {
     }
   }
   for (unsigned i = 0; (stage = gpu_chain_stage(session->stages[flow->stages % 2].chain, i)); i++) {
-    fault_add_stage(fault, stage->stage->name);
+    fault_add_stage(fault, stage->stage->about->name);
   }
   event->fault = fault;
 }

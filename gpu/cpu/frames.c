@@ -78,7 +78,7 @@ static void resume(struct stage_call *call) {
 
 /* What a model cannot compute is that frame's matter alone: the stages behind it are left out. */
 static void refuse(struct cpu_slot *slot, unsigned index, const char *problem) {
-  const char *name = slot->program->base.chain->plans[index].stage->name;
+  const char *name = slot->program->base.chain->plans[index].stage->about->name;
   snprintf(slot->refusal, sizeof slot->refusal, "stages[%u] (%s): %.340s", index, name, problem);
 }
 
@@ -87,7 +87,7 @@ static void refuse(struct cpu_slot *slot, unsigned index, const char *problem) {
 static void fail(struct cpu_slot *slot, unsigned index, const char *problem) {
   const struct gpu_program *program = &slot->program->base;
   struct gpu_error error;
-  gpu_error_set(&error, 0, NULL, "stages[%u] (%s), frame %llu: %s", index, program->chain->plans[index].stage->name,
+  gpu_error_set(&error, 0, NULL, "stages[%u] (%s), frame %llu: %s", index, program->chain->plans[index].stage->about->name,
                 (unsigned long long)slot->frame.sequence, problem);
   error.stage = (int)index;
   gpu_device_die(program->device, &error);
@@ -115,7 +115,7 @@ static void make_call(struct cpu_slot *slot, unsigned index) {
       .deadline = slot->frame.deadline,
       .attached = program->joined[index],
       .slot = (unsigned)(slot - program->slots),
-      .run = plan->stage->runs_model ? &slot->run : NULL,
+      .run = plan->stage->about->runs_model ? &slot->run : NULL,
       .resume = resume,
       .problem = slot->problem,
   };
@@ -123,7 +123,7 @@ static void make_call(struct cpu_slot *slot, unsigned index) {
 
 /* A warm-up frame is any bytes, which nobody waits for. */
 static void conclude(struct cpu_slot *slot, unsigned index) {
-  bool is_model = slot->program->base.chain->plans[index].stage->runs_model;
+  bool is_model = slot->program->base.chain->plans[index].stage->about->runs_model;
   if (*slot->problem && slot->frame.sequence != STAGE_WARM_UP) {
     (is_model ? refuse : fail)(slot, index, slot->problem);
   }
@@ -140,10 +140,10 @@ static void conclude_model(struct cpu_slot *slot, unsigned index, int64_t began,
 
 static void run_stage(struct cpu_slot *slot, unsigned index) {
   const struct stage_plan *plan = &slot->program->base.chain->plans[index];
-  int64_t began = plan->stage->runs_model ? gpu_now() : 0;
+  int64_t began = plan->stage->about->runs_model ? gpu_now() : 0;
   make_call(slot, index);
   plan->stage->run(plan, &slot->call);
-  if (plan->stage->runs_model) {
+  if (plan->stage->about->runs_model) {
     conclude_model(slot, index, began, gpu_now());
   } else {
     conclude(slot, index);

@@ -63,7 +63,7 @@ static void fill_run(const struct cuda_program *program, struct resident_run *ru
     run->outputs[i] = program->slots[i].buffers.output;
   }
   for (unsigned i = 0; i < chain->length; i++) {
-    run->steps[i].kind = gpu_resident_step(chain->plans[i].stage);
+    run->steps[i].kind = gpu_resident_step(chain->plans[i].stage->about);
     memcpy(run->steps[i].constants, chain->plans[i].constants, sizeof run->steps[i].constants);
   }
 }
@@ -165,7 +165,8 @@ static uint32_t find_strike(const struct gpu_chain *chain, const struct gpu_fram
   bool strikes = false;
   for (unsigned i = 0; i < chain->length && !frame->again; i++) {
     const struct stage_plan *plan = &chain->plans[i];
-    strikes = strikes || (gpu_resident_step(plan->stage) == RESIDENT_FAULT && plan->stage->differs(plan, frame->sequence));
+    strikes =
+        strikes || (gpu_resident_step(plan->stage->about) == RESIDENT_FAULT && plan->stage->differs(plan, frame->sequence));
   }
   return strikes;
 }

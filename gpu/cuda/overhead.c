@@ -35,7 +35,7 @@ static int enqueue_nothing(const struct stage_plan *plan, const struct stage_cal
   return cuda_nothing(stream);
 }
 
-static const struct stage_descriptor nothing = {.name = "nothing", .prepare = keep_format, .enqueue = enqueue_nothing};
+static const struct stage_descriptor nothing = {STAGE_UNLISTED("nothing"), .prepare = keep_format, .enqueue = enqueue_nothing};
 
 static void CUDART_CB hold(void *argument) {
   const struct cuda_device *device = argument;
@@ -184,7 +184,7 @@ static bool measure_ways(struct cuda_device *device, const struct gpu_chain *cha
 
 bool cuda_overhead_measure(struct cuda_device *device, struct gpu_error *error) {
   const struct frame_format format = format_tensor(ELEMENT_UINT8, (uint64_t[]){FRAME_BYTES}, 1);
-  const struct gpu_stage_request request = {.stage = &nothing};
+  const struct gpu_stage_request request = {.own = &nothing};
   struct gpu_chain *chain = gpu_chain_new(&format, &request, 1, error);
   /* Mapped, so that a device that dies meanwhile writes to nobody else's memory. */
   void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

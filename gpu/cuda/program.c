@@ -143,7 +143,7 @@ static bool check_stages(const struct gpu_chain *chain, struct gpu_error *error)
     const struct stage_descriptor *stage = chain->plans[i].stage;
     if (!stage->enqueue) {
       gpu_error_set(error, 0, "set gpu.backend to cpu, or leave the stage out", "stages[%u] (%s) has no CUDA kernel", i,
-                    stage->name);
+                    stage->about->name);
       error->stage = (int)i;
       return false;
     }
@@ -207,7 +207,7 @@ static bool attach_stages(struct cuda_program *program, struct gpu_error *error)
         return false;
       }
     }
-    if (plan->stage->runs_model && !open_model_events(program, i, error)) {
+    if (plan->stage->about->runs_model && !open_model_events(program, i, error)) {
       return false;
     }
   }

@@ -122,7 +122,7 @@ static bool run_stage(struct cuda_slot *slot, unsigned index, const struct cuda_
     return true;
   }
   char what[64];
-  snprintf(what, sizeof what, "stages[%u] (%s)", index, plan->stage->name);
+  snprintf(what, sizeof what, "stages[%u] (%s)", index, plan->stage->about->name);
   cuda_check(program->base.device, (cudaError_t)status, what, error);
   error->stage = (int)index;
   return false;

@@ -15,19 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME, FILE_NAME, SHAPE, OUTPUT };
-
-static const struct stage_parameter parameters[] = {
-    [NAME] = {.name = "name", .type = STAGE_WORD, .help = "The model of that name in the section `models`."},
-    [FILE_NAME] = {.name = "file", .type = STAGE_FILE, .help = "An ONNX file, for a model that is used once."},
-    [SHAPE] = {.name = "shape",
-               .type = STAGE_SETTINGS,
-               .help = "With `file`: sides of the input that the file leaves open, as {images: [1, 3, 640, 640]}."},
-    [OUTPUT] = {.name = "output",
-                .type = STAGE_WORD,
-                .help = "The output that is the result, or `all` for all of them behind a table; the only one by default."},
-};
-
 struct model_constants {
   int chosen; /* output, or MODEL_ALL */
 };
@@ -36,10 +23,10 @@ struct model_constants {
 
 static bool open_file(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
   struct model_shape shapes[STAGE_MAX_PARAMETERS];
-  struct model_settings settings = {.file = values[FILE_NAME].text, .shapes = shapes};
+  struct model_settings settings = {.file = values[MODEL_FILE].text, .shapes = shapes};
   struct gpu_error error;
-  for (unsigned i = 0; i < values[SHAPE].setting_count && i < STAGE_MAX_PARAMETERS; i++) {
-    const struct stage_setting *setting = &values[SHAPE].settings[i];
+  for (unsigned i = 0; i < values[MODEL_SHAPE].setting_count && i < STAGE_MAX_PARAMETERS; i++) {
+    const struct stage_setting *setting = &values[MODEL_SHAPE].settings[i];
     struct model_shape *shape = &shapes[settings.shape_count++];
     *shape = (struct model_shape){.input = setting->name, .rank = setting->count};
     for (unsigned k = 0; k < setting->count; k++) {
@@ -58,7 +45,7 @@ static bool find_model(struct stage_plan *plan, const struct stage_value *values
     plan->object = model_hold(plan->resource);
     return true;
   }
-  if (!values[FILE_NAME].text || values[NAME].text) {
+  if (!values[MODEL_FILE].text || values[MODEL_NAMED].text) {
     snprintf(problem, STAGE_TEXT, "a model is given by its `name` in the section `models`, or by its `file`");
     return false;
   }
@@ -230,7 +217,7 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   struct model *model = plan->object;
   atomic_fetch_add(&model->users, plan->users);
   bool good =
-      check_fit(plan, model, problem) && choose(model, &values[OUTPUT], plan, problem) && stage_fill_sizes(plan, problem);
+      check_fit(plan, model, problem) && choose(model, &values[MODEL_OUTPUT], plan, problem) && stage_fill_sizes(plan, problem);
   if (!good) {
     release(plan);
   }
@@ -292,13 +279,7 @@ static void hand(struct stage_call *call) {
 }
 
 const struct stage_descriptor model_stage = {
-    .name = "model",
-    .is_foreign = true,
-    .help = "Runs a model of ONNX; takes frames that are its input as they are, and gives one output or all.",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .runs_model = true,
-    .any_element = true,
+    .about = &model_about,
     .prepare = prepare,
     .release = release,
     .count_users = count_users,

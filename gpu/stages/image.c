@@ -3,51 +3,23 @@
 #include "gpu/stages/prepare.h"
 #include "gpu/stages/vector.h"
 
-#define LIMIT 1e6
-
-enum { SCALE, OFFSET, CHANNELS };
-
-static const char *const orders[] = {"rgb", "bgr", NULL};
-
-static const struct stage_parameter parameters[] = {
-    [SCALE] = {.name = "scale",
-               .type = STAGE_NUMBERS,
-               .minimum = -LIMIT,
-               .maximum = LIMIT,
-               .fallback = 255,
-               .help = "Factor that makes levels of values: one number, or one for each plane; the default maps 0 to 1 onto 0 "
-                       "to 255."},
-    [OFFSET] = {.name = "offset",
-                .type = STAGE_NUMBERS,
-                .minimum = -LIMIT,
-                .maximum = LIMIT,
-                .fallback = 0,
-                .help = "Added to the product: one number, or one for each plane."},
-    [CHANNELS] = {.name = "channels",
-                  .type = STAGE_CHOICE,
-                  .maximum = 1,
-                  .choices = orders,
-                  .fallback = 0,
-                  .help = "What three planes are, in their order; the result is rgb24."},
-};
-
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
   struct image_constants constants = {0};
   if (!planes_read(&plan->input, &plan->output, &constants.channels) ||
       (constants.channels != 1 && constants.channels != PLANES_CHANNELS)) {
     return stage_refuse(plan, problem, "float32 [1, height, width] and [3, height, width]", NULL);
   }
-  if (!stage_check_channels(&values[SCALE], constants.channels, "scale", problem) ||
-      !stage_check_channels(&values[OFFSET], constants.channels, "offset", problem)) {
+  if (!stage_check_channels(&values[IMAGE_SCALE], constants.channels, "scale", problem) ||
+      !stage_check_channels(&values[IMAGE_OFFSET], constants.channels, "offset", problem)) {
     return false;
   }
   if (constants.channels == PLANES_CHANNELS) {
     plan->output = format_image(PIXELS_RGB24, plan->output.width, plan->output.height);
   }
   for (uint32_t c = 0; c < constants.channels; c++) {
-    constants.plane[c] = values[CHANNELS].numbers[0] != 0 ? constants.channels - 1 - c : c;
-    constants.scale[c] = (float)stage_channel_number(&values[SCALE], constants.plane[c]);
-    constants.offset[c] = (float)stage_channel_number(&values[OFFSET], constants.plane[c]);
+    constants.plane[c] = values[IMAGE_CHANNELS].numbers[0] != 0 ? constants.channels - 1 - c : c;
+    constants.scale[c] = (float)stage_channel_number(&values[IMAGE_SCALE], constants.plane[c]);
+    constants.offset[c] = (float)stage_channel_number(&values[IMAGE_OFFSET], constants.plane[c]);
   }
   STAGE_SET_CONSTANTS(plan, &constants);
   return stage_fill_sizes(plan, problem);
@@ -71,11 +43,4 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 }
 
 const struct stage_descriptor image_stage = {
-    .name = "image",
-    .help = "Gives in * scale + offset as pixels: one float32 plane as gray, three as rgb24.",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .prepare = prepare,
-    .run = run,
-    .enqueue = STAGE_ENQUEUE(image_enqueue),
-};
+    .about = &image_about, .prepare = prepare, .run = run, .enqueue = STAGE_ENQUEUE(image_enqueue)};

@@ -4,8 +4,6 @@
 
 #include "gpu/stage.h"
 
-#define LABELS_HELP "File with the names of the classes, one a line, the first for class 0."
-
 /* Reads the file that the value names into the plan, which owns the names as its object; without one, the plan keeps those of
  * the stage before. False and a problem if it cannot be read. */
 bool labels_read(struct stage_plan *plan, const struct stage_value *value, char problem[STAGE_TEXT]);

@@ -6,17 +6,6 @@
 #include <math.h>
 
 enum { BLOCK = 1024 };
-enum { SCALE };
-
-static const struct stage_parameter parameters[] = {
-    [SCALE] = {.name = "scale",
-               .type = STAGE_NUMBER,
-               .minimum = 0,
-               .maximum = 255,
-               .fallback = 1,
-               .help = "Factor that makes levels of classes, so that they can be told apart by eye."},
-};
-
 bool planes_read(const struct frame_format *format, struct frame_format *image, uint32_t *planes) {
   const uint32_t first = format->rank == 4 && format->shape[0] == 1;
   if (format->pixels != PIXELS_NONE || format->dtype != ELEMENT_FLOAT32 || format->parts || format->rank - first != 3 ||
@@ -30,7 +19,7 @@ bool planes_read(const struct frame_format *format, struct frame_format *image, 
 }
 
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
-  struct mask_constants constants = {.scale = (float)values[SCALE].numbers[0]};
+  struct mask_constants constants = {.scale = (float)values[MASK_SCALE].numbers[0]};
   if (!planes_read(&plan->input, &plan->output, &constants.classes) || constants.classes < 2) {
     return stage_refuse(plan, problem, "float32 [classes, height, width] of at least two classes",
                         constants.classes == 1 ? "put `image` and `threshold` in its place" : NULL);
@@ -71,12 +60,4 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 }
 
 const struct stage_descriptor mask_stage = {
-    .name = "mask",
-    .help =
-        "Gives the class of the largest value at each pixel as a gray image; takes float32 planes [classes, height, width].",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .prepare = prepare,
-    .run = run,
-    .enqueue = STAGE_ENQUEUE(mask_enqueue),
-};
+    .about = &mask_about, .prepare = prepare, .run = run, .enqueue = STAGE_ENQUEUE(mask_enqueue)};

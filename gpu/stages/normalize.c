@@ -5,60 +5,11 @@
 
 #include <stdio.h>
 
-#define LIMIT 1e6
-
 enum { BLOCK = 1024 };
-enum { MEAN, STD, SCALE, DTYPE, CHANNELS, LAYOUT };
-enum { DTYPE_FLOAT32, DTYPE_FLOAT16 };
-enum { CHANNELS_KEEP, CHANNELS_RGB, CHANNELS_BGR };
-enum { LAYOUT_CHW, LAYOUT_HWC };
-
-static const char *const dtypes[] = {"float32", "float16", NULL};
-static const char *const orders[] = {"keep", "rgb", "bgr", NULL};
-static const char *const layouts[] = {"chw", "hwc", NULL};
-
-static const struct stage_parameter parameters[] = {
-    [MEAN] = {.name = "mean",
-              .type = STAGE_NUMBERS,
-              .minimum = -LIMIT,
-              .maximum = LIMIT,
-              .fallback = 0,
-              .help = "Subtracted after scaling: one number, or one for each channel of the result."},
-    [STD] = {.name = "std",
-             .type = STAGE_NUMBERS,
-             .minimum = 1 / LIMIT,
-             .maximum = LIMIT,
-             .fallback = 1,
-             .help = "Divisor after the subtraction: one number, or one for each channel of the result."},
-    [SCALE] = {.name = "scale",
-               .type = STAGE_NUMBER,
-               .minimum = -LIMIT,
-               .maximum = LIMIT,
-               .fallback = 1.0 / 255.0,
-               .help = "Factor that samples are multiplied by first; the default maps 0 to 255 onto 0 to 1."},
-    [DTYPE] = {.name = "dtype",
-               .type = STAGE_CHOICE,
-               .maximum = DTYPE_FLOAT16,
-               .fallback = DTYPE_FLOAT32,
-               .choices = dtypes,
-               .help = "Type of the result's elements."},
-    [CHANNELS] = {.name = "channels",
-                  .type = STAGE_CHOICE,
-                  .maximum = CHANNELS_BGR,
-                  .fallback = CHANNELS_KEEP,
-                  .choices = orders,
-                  .help = "Order of the result's three channels: that of the input, or this one."},
-    [LAYOUT] = {.name = "layout",
-                .type = STAGE_CHOICE,
-                .maximum = LAYOUT_HWC,
-                .fallback = LAYOUT_CHW,
-                .choices = layouts,
-                .help = "Whether the result is [channels, height, width] or [height, width, channels]."},
-};
 
 /* Whether the order asked for is the other one than the input's. */
 static bool turns(enum pixel_format pixels, unsigned order) {
-  return (pixels == PIXELS_RGB24 && order == CHANNELS_BGR) || (pixels == PIXELS_BGR24 && order == CHANNELS_RGB);
+  return (pixels == PIXELS_RGB24 && order == NORMALIZE_BGR) || (pixels == PIXELS_BGR24 && order == NORMALIZE_RGB);
 }
 
 static struct frame_format result(const struct frame_format *input, const struct normalize_constants *constants) {
@@ -72,24 +23,24 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   if (channels == 0 || plan->input.dtype != ELEMENT_UINT8) {
     return stage_refuse(plan, problem, "gray, rgb24 and bgr24", "put `convert: {to: rgb24}` before it");
   }
-  if (!stage_check_channels(&values[MEAN], channels, "mean", problem) ||
-      !stage_check_channels(&values[STD], channels, "std", problem)) {
+  if (!stage_check_channels(&values[NORMALIZE_MEAN], channels, "mean", problem) ||
+      !stage_check_channels(&values[NORMALIZE_STD], channels, "std", problem)) {
     return false;
   }
-  if (channels == 1 && values[CHANNELS].numbers[0] != CHANNELS_KEEP) {
+  if (channels == 1 && values[NORMALIZE_CHANNELS].numbers[0] != NORMALIZE_KEEP) {
     snprintf(problem, STAGE_TEXT, "`channels` has no effect on gray; leave it out, or put `convert: {to: rgb24}` before it");
     return false;
   }
   struct normalize_constants constants = {.channels = channels,
-                                          .half = values[DTYPE].numbers[0] == DTYPE_FLOAT16,
-                                          .interleaved = values[LAYOUT].numbers[0] == LAYOUT_HWC};
-  const bool turned = turns(plan->input.pixels, (unsigned)values[CHANNELS].numbers[0]);
+                                          .half = values[NORMALIZE_DTYPE].numbers[0] == NORMALIZE_FLOAT16,
+                                          .interleaved = values[NORMALIZE_LAYOUT].numbers[0] == NORMALIZE_HWC};
+  const bool turned = turns(plan->input.pixels, (unsigned)values[NORMALIZE_CHANNELS].numbers[0]);
   for (unsigned c = 0; c < channels; c++) {
     constants.source[c] = turned ? channels - 1 - c : c;
     constants.channel[c] = (struct normalize_channel){
-        .scale = (float)values[SCALE].numbers[0],
-        .mean = (float)stage_channel_number(&values[MEAN], c),
-        .deviation = (float)stage_channel_number(&values[STD], c),
+        .scale = (float)values[NORMALIZE_SCALE].numbers[0],
+        .mean = (float)stage_channel_number(&values[NORMALIZE_MEAN], c),
+        .deviation = (float)stage_channel_number(&values[NORMALIZE_STD], c),
     };
   }
   STAGE_SET_CONSTANTS(plan, &constants);
@@ -159,11 +110,4 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 }
 
 const struct stage_descriptor normalize_stage = {
-    .name = "normalize",
-    .help = "Gives (in * scale - mean) / std as the tensor that a network takes; takes gray, rgb24 and bgr24.",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .prepare = prepare,
-    .run = run,
-    .enqueue = STAGE_ENQUEUE(normalize_enqueue),
-};
+    .about = &normalize_about, .prepare = prepare, .run = run, .enqueue = STAGE_ENQUEUE(normalize_enqueue)};

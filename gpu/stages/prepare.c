@@ -10,7 +10,7 @@ bool stage_fill_sizes(struct stage_plan *plan, char problem[STAGE_TEXT]) {
     return false;
   }
   if (!format_bytes(&plan->output, &plan->output_bytes)) {
-    snprintf(problem, STAGE_TEXT, "%s would give %s, which is not a size that a frame can have", plan->stage->name,
+    snprintf(problem, STAGE_TEXT, "%s would give %s, which is not a size that a frame can have", plan->stage->about->name,
              format_describe(&plan->output, text));
     return false;
   }
@@ -34,7 +34,7 @@ struct kept_file *stage_file(struct stage_plan *plan) {
 
 bool stage_refuse(const struct stage_plan *plan, char problem[STAGE_TEXT], const char *what, const char *remedy) {
   char text[FORMAT_TEXT];
-  snprintf(problem, STAGE_TEXT, "%s takes %s, not %s%s%s", plan->stage->name, what, format_describe(&plan->input, text),
+  snprintf(problem, STAGE_TEXT, "%s takes %s, not %s%s%s", plan->stage->about->name, what, format_describe(&plan->input, text),
            remedy ? "; " : "", remedy ? remedy : "");
   return false;
 }

@@ -7,6 +7,7 @@
 #ifndef FRAMED_GPU_STAGES_PREPARE_H
 #define FRAMED_GPU_STAGES_PREPARE_H
 
+#include "gpu/record/parameters.h"
 #include "gpu/stage.h"
 
 #include <string.h>
@@ -18,8 +19,6 @@
   } while (0)
 
 #define STAGE_GET_CONSTANTS(plan, pointer) memcpy((pointer), (plan)->constants, sizeof *(pointer))
-
-#define STAGE_PARAMETER_COUNT(table) ((unsigned)(sizeof(table) / sizeof(table)[0]))
 
 /* Fills input_bytes and output_bytes from the plan's two formats; false and a problem if one is too large. */
 bool stage_fill_sizes(struct stage_plan *plan, char problem[STAGE_TEXT]);

@@ -4,29 +4,11 @@
 #include "gpu/stages/prepare.h"
 #include "gpu/stages/vector.h"
 
-enum { OUTPUT, SCALE };
-
-static const char *const outputs[] = {"magnitude", "x", "y", NULL};
-
-static const struct stage_parameter parameters[] = {
-    [OUTPUT] = {.name = "output",
-                .type = STAGE_CHOICE,
-                .maximum = SOBEL_Y,
-                .choices = outputs,
-                .help = "What is given for each pixel: the length of the gradient, or the size of its x or y component."},
-    [SCALE] = {.name = "scale",
-               .type = STAGE_NUMBER,
-               .minimum = 0,
-               .maximum = 1e6,
-               .fallback = 1,
-               .help = "Factor on the result, before 8 bit results saturate; a sharp edge of 64 levels has length 256."},
-};
-
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
   if (plan->input.pixels != PIXELS_GRAY && plan->input.pixels != PIXELS_GRAYF32LE) {
     return stage_refuse(plan, problem, "gray and grayf32le", "put `convert: {to: gray}` before it");
   }
-  struct sobel_constants constants = {(int32_t)values[OUTPUT].numbers[0], (float)values[SCALE].numbers[0]};
+  struct sobel_constants constants = {(int32_t)values[SOBEL_OUTPUT].numbers[0], (float)values[SOBEL_SCALE].numbers[0]};
   STAGE_SET_CONSTANTS(plan, &constants);
   return stage_keep_format(plan, problem);
 }
@@ -107,13 +89,4 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 }
 
 const struct stage_descriptor sobel_stage = {
-    .name = "sobel",
-    .help =
-        "Finds edges: the gradient of gray and grayf32le, in the same format, by 3 x 3 samples; beyond its edges the image is "
-        "mirrored about the outermost ones.",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .prepare = prepare,
-    .run = run,
-    .enqueue = STAGE_ENQUEUE(sobel_enqueue),
-};
+    .about = &sobel_about, .prepare = prepare, .run = run, .enqueue = STAGE_ENQUEUE(sobel_enqueue)};

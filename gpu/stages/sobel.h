@@ -8,11 +8,10 @@
 #ifndef FRAMED_GPU_STAGES_SOBEL_H
 #define FRAMED_GPU_STAGES_SOBEL_H
 
+#include "gpu/record/parameters.h"
 #include "gpu/stages/arithmetic.h"
 
 #include <math.h>
-
-enum sobel_output { SOBEL_MAGNITUDE, SOBEL_X, SOBEL_Y };
 
 struct sobel_constants {
   int32_t output; /* enum sobel_output */

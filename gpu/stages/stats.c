@@ -6,35 +6,15 @@
 #include <float.h>
 #include <stdio.h>
 
-#define LIMIT 1e9
-
-enum { LOW, HIGH };
 enum { TABLES = 4 }; /* histograms that neighbouring bytes count in, so that equal ones do not wait for each other */
-
-static const struct stage_parameter parameters[] = {
-    [LOW] = {.name = "low",
-             .type = STAGE_NUMBER,
-             .minimum = -LIMIT,
-             .maximum = LIMIT,
-             .fallback = 0,
-             .help = "Lower end of the histogram's first bin; smaller samples count in that bin."},
-    [HIGH] =
-        {.name = "high",
-         .type = STAGE_NUMBER,
-         .minimum = -LIMIT,
-         .maximum = LIMIT,
-         .fallback = 256,
-         .help =
-             "Upper end of the histogram's last bin, 1 unless given for float32 formats; larger samples count in that bin."},
-};
 
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
   if (plan->input.pixels != PIXELS_NONE && stage_channels(&plan->input) == 0) {
     return stage_refuse(plan, problem, "gray, rgb24, bgr24, grayf32le and tensors", "put `convert: {to: gray}` before it");
   }
   bool floats = plan->input.dtype == ELEMENT_FLOAT32;
-  double low = values[LOW].numbers[0];
-  double high = floats && !values[HIGH].given ? 1 : values[HIGH].numbers[0];
+  double low = values[STATS_LOW].numbers[0];
+  double high = floats && !values[STATS_HIGH].given ? 1 : values[STATS_HIGH].numbers[0];
   double bins_per_unit = STATS_BINS / (high - low);
   if (!(low < high) || bins_per_unit > FLT_MAX) {
     snprintf(problem, STAGE_TEXT, "`low` is %g and `high` is %g, but `low` must be below `high`", low, high);
@@ -189,12 +169,4 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 }
 
 const struct stage_descriptor stats_stage = {
-    .name = "stats",
-    .help = "Gives a float32 tensor of 260: minimum, maximum, mean, share of finite samples, and a histogram of 256 shares; "
-            "takes gray, rgb24, bgr24, grayf32le and tensors.",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .prepare = prepare,
-    .run = run,
-    .enqueue = STAGE_ENQUEUE(stats_enqueue),
-};
+    .about = &stats_about, .prepare = prepare, .run = run, .enqueue = STAGE_ENQUEUE(stats_enqueue)};

@@ -3,25 +3,7 @@
 #include "gpu/stages/labels.h"
 #include "gpu/stages/prepare.h"
 
-enum { K, LABELS, SOFTMAX };
 enum { MOST_CLASSES = 1 << 24 }; /* what a float counts to */
-
-static const char *const switches[] = {"false", "true", NULL};
-
-static const struct stage_parameter parameters[] = {
-    [K] = {.name = "k",
-           .type = STAGE_INTEGER,
-           .minimum = 1,
-           .maximum = TOP_MOST,
-           .fallback = 5,
-           .help = "How many classes to give; fewer where there are fewer."},
-    [LABELS] = {.name = "labels", .type = STAGE_FILE, .help = LABELS_HELP},
-    [SOFTMAX] = {.name = "softmax",
-                 .type = STAGE_CHOICE,
-                 .maximum = true,
-                 .choices = switches,
-                 .help = "Whether the model gives logits, of which softmax is to make shares of 1."},
-};
 
 /* All sides but one are 1. */
 static bool is_list(const struct frame_format *format) {
@@ -39,14 +21,14 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   }
   struct top_constants constants = {
       .classes = (uint32_t)format_samples(&plan->input),
-      .k = (uint32_t)values[K].numbers[0],
-      .softmax = values[SOFTMAX].numbers[0] != 0,
+      .k = (uint32_t)values[TOP_K].numbers[0],
+      .softmax = values[TOP_SOFTMAX].numbers[0] != 0,
   };
   constants.k = constants.k < constants.classes ? constants.k : constants.classes;
   STAGE_SET_CONSTANTS(plan, &constants);
   plan->output = format_tensor(ELEMENT_FLOAT32, (uint64_t[]){constants.k, TOP_ROW}, 2);
   plan->output.meaning = MEANING_CLASSES;
-  if (!stage_fill_sizes(plan, problem) || !labels_read(plan, &values[LABELS], problem)) {
+  if (!stage_fill_sizes(plan, problem) || !labels_read(plan, &values[TOP_LABELS], problem)) {
     return false;
   }
   if (!labels_check(plan, constants.classes, problem)) {
@@ -94,14 +76,4 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 }
 
 const struct stage_descriptor top_stage = {
-    .name = "top",
-    .help =
-        "Gives the classes of the largest scores, best first, as float32 [k, 2] of class and score; takes float32 tensors of "
-        "one list.",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .prepare = prepare,
-    .release = labels_release,
-    .run = run,
-    .enqueue = STAGE_ENQUEUE(top_enqueue),
-};
+    .about = &top_about, .prepare = prepare, .release = labels_release, .run = run, .enqueue = STAGE_ENQUEUE(top_enqueue)};

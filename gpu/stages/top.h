@@ -9,9 +9,10 @@
 #ifndef FRAMED_GPU_STAGES_TOP_H
 #define FRAMED_GPU_STAGES_TOP_H
 
+#include "gpu/record/parameters.h"
 #include "gpu/stages/arithmetic.h"
 
-enum { TOP_LANES = 1024, TOP_MOST = 1000, TOP_ROW = 2 };
+enum { TOP_LANES = 1024, TOP_ROW = 2 };
 
 struct top_constants {
   uint32_t classes, k;

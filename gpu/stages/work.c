@@ -5,15 +5,6 @@
 
 enum { BLOCK = 1024 };
 
-static const struct stage_parameter parameters[] = {
-    {.name = "rounds",
-     .type = STAGE_INTEGER,
-     .minimum = 1,
-     .maximum = 100000,
-     .fallback = 100,
-     .help = "How many times v = sin(v) * cos(v) + v is applied to each sample; 8 bit samples count as 0 to 1."},
-};
-
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
   struct work_constants constants = {.rounds = (uint32_t)values[0].numbers[0]};
   STAGE_SET_CONSTANTS(plan, &constants);
@@ -65,11 +56,4 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 }
 
 const struct stage_descriptor work_stage = {
-    .name = "work",
-    .help = "Applies v = sin(v) * cos(v) + v many times to every sample, to load the device; takes and gives any format.",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .prepare = prepare,
-    .run = run,
-    .enqueue = STAGE_ENQUEUE(work_enqueue),
-};
+    .about = &work_about, .prepare = prepare, .run = run, .enqueue = STAGE_ENQUEUE(work_enqueue)};

@@ -9,33 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_SEQUENCE 9007199254740992.0 /* what a double counts exactly */
-
-static const char *const no_yes[] = {"no", "yes", NULL};
-static const char *const kinds[] = {"illegal", "hang", "delay", "lost", NULL}; /* in the order of enum fault_kind */
-
-static const struct stage_parameter parameters[] = {
-    {.name = "kind",
-     .type = STAGE_CHOICE,
-     .required = true,
-     .maximum = FAULT_LOST,
-     .choices = kinds,
-     .help = "What strikes: an illegal access, a kernel that never ends, a delay, or the end of the device."},
-    {.name = "at", .type = STAGE_INTEGER, .maximum = MAX_SEQUENCE, .help = "Number of the first frame that is struck."},
-    {.name = "every",
-     .type = STAGE_INTEGER,
-     .maximum = MAX_SEQUENCE,
-     .fallback = 1,
-     .help = "Strikes every so many frames from there on; 0: only that one."},
-    {.name = "again",
-     .type = STAGE_CHOICE,
-     .maximum = 1,
-     .fallback = 1,
-     .choices = no_yes,
-     .help = "Whether a frame is struck once more when it runs again after a fault."},
-    {.name = "ms", .type = STAGE_NUMBER, .maximum = 60000, .fallback = 10, .help = "Length of a delay in milliseconds."},
-};
-
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
   struct fault_constants constants = {
       .kind = (enum fault_kind)values[0].numbers[0],
@@ -95,12 +68,4 @@ static bool differs(const struct stage_plan *plan, uint64_t sequence) {
 }
 
 const struct stage_descriptor fault_stage = {
-    .name = "fault",
-    .help = "Passes frames on and strikes some of them, to test what the daemon does then.",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .prepare = prepare,
-    .run = run,
-    .enqueue = STAGE_ENQUEUE(fault_enqueue),
-    .differs = differs,
-};
+    .about = &fault_about, .prepare = prepare, .run = run, .enqueue = STAGE_ENQUEUE(fault_enqueue), .differs = differs};

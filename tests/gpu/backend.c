@@ -30,13 +30,13 @@ void backend_in_ways(const char *test, void (*run)(int way), int from, int to) {
 }
 
 struct gpu_stage_request backend_affine(double scale, double offset) {
-  return (struct gpu_stage_request){.stage = stage_find("affine"),
+  return (struct gpu_stage_request){.stage = stage_about_find("affine"),
                                     .values = {{.count = 1, .numbers = {scale}}, {.count = 1, .numbers = {offset}}}};
 }
 
 struct gpu_stage_request backend_fault(enum fault_kind kind, double at, double every, double ms) {
   return (struct gpu_stage_request){
-      .stage = stage_find("fault"),
+      .stage = stage_about_find("fault"),
       .values = {{.numbers = {kind}}, {.numbers = {at}}, {.numbers = {every}}, {.numbers = {true}}, {.numbers = {ms}}}};
 }
 

@@ -97,7 +97,7 @@ static bool is_drawn(const struct stage_parameter *parameter) {
 }
 
 /* What is not given has its default; but where frames are not small, things are not repeated as often. */
-static void set_defaults(const struct stage_descriptor *stage, enum cases_effort effort, uint64_t *random,
+static void set_defaults(const struct stage_about *stage, enum cases_effort effort, uint64_t *random,
                          struct stage_value *values) {
   for (unsigned i = 0; i < stage->parameter_count; i++) {
     const struct stage_parameter *parameter = stage->parameters + i;
@@ -112,7 +112,7 @@ static void set_defaults(const struct stage_descriptor *stage, enum cases_effort
   }
 }
 
-static void set_random(const struct stage_descriptor *stage, enum cases_effort effort, uint64_t *random,
+static void set_random(const struct stage_about *stage, enum cases_effort effort, uint64_t *random,
                        struct stage_value *values) {
   set_defaults(stage, effort, random, values);
   for (unsigned i = 0; i < stage->parameter_count; i++) {
@@ -128,7 +128,7 @@ static void set_random(const struct stage_descriptor *stage, enum cases_effort e
   }
 }
 
-static void set_bounds(const struct stage_descriptor *stage, enum cases_effort effort, bool upper, struct stage_value *values) {
+static void set_bounds(const struct stage_about *stage, enum cases_effort effort, bool upper, struct stage_value *values) {
   for (unsigned i = 0; i < stage->parameter_count; i++) {
     const struct stage_parameter *parameter = stage->parameters + i;
     double most = repeats(parameter) && effort > CASES_TINY ? usual_maximum(parameter, effort) : parameter->maximum;
@@ -145,7 +145,7 @@ struct share {
 static const struct share shares[] = {{1, 1, 1, 1}, {1, 2, 1, 2}, {3, 4, 3, 4}, {2, 3, 5, 6}, {1, 4, 1, 4}, {1, 8, 1, 8}};
 enum { SHARES = sizeof shares / sizeof *shares, SHARES_OF_LARGE = SHARES - 2 };
 
-static bool set_share(const struct stage_descriptor *stage, const struct cases_size *size, const struct share *share,
+static bool set_share(const struct stage_about *stage, const struct cases_size *size, const struct share *share,
                       struct stage_value *values) {
   bool sized = false;
   for (unsigned i = 0; i < stage->parameter_count; i++) {
@@ -161,7 +161,7 @@ static bool set_share(const struct stage_descriptor *stage, const struct cases_s
 }
 
 /* Such sizes with each choice. */
-static unsigned add_shares(const struct stage_descriptor *stage, const struct cases_size *size, uint64_t *seed, unsigned count,
+static unsigned add_shares(const struct stage_about *stage, const struct cases_size *size, uint64_t *seed, unsigned count,
                            struct stage_value sets[CASES_MAX_SETS][STAGE_MAX_PARAMETERS]) {
   const unsigned most = size->effort < CASES_MEDIUM ? SHARES : SHARES_OF_LARGE;
   for (unsigned share = 0; share < most; share++) {
@@ -179,7 +179,7 @@ static unsigned add_shares(const struct stage_descriptor *stage, const struct ca
   return count;
 }
 
-unsigned cases_values(const struct stage_descriptor *stage, const struct cases_size *size, uint64_t seed,
+unsigned cases_values(const struct stage_about *stage, const struct cases_size *size, uint64_t seed,
                       struct stage_value sets[CASES_MAX_SETS][STAGE_MAX_PARAMETERS]) {
   const enum cases_effort effort = size->effort;
   static const unsigned randoms[] = {[CASES_TINY] = 20, [CASES_SMALL] = 30, [CASES_MEDIUM] = 4, [CASES_LARGE] = 1};
@@ -205,7 +205,7 @@ unsigned cases_values(const struct stage_descriptor *stage, const struct cases_s
   return count;
 }
 
-const char *cases_describe(const struct stage_descriptor *stage, const struct stage_value *values, char *text, size_t size) {
+const char *cases_describe(const struct stage_about *stage, const struct stage_value *values, char *text, size_t size) {
   size_t used = 0;
   text[0] = '\0';
   for (unsigned i = 0; i < stage->parameter_count && used < size; i++) {

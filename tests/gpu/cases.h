@@ -28,13 +28,13 @@ unsigned cases_formats(const struct cases_size *size, struct frame_format format
 
 /* Defaults, bounds, every choice, whole parts of the frame's size where there is a new one, and random values. Not all
  * combinations are ones that prepare() takes. */
-unsigned cases_values(const struct stage_descriptor *stage, const struct cases_size *size, uint64_t seed,
+unsigned cases_values(const struct stage_about *stage, const struct cases_size *size, uint64_t seed,
                       struct stage_value sets[CASES_MAX_SETS][STAGE_MAX_PARAMETERS]);
 
 /* Random samples; frames after the first differ from it in places. Some floats are infinite, tiny or NaN. */
 void cases_fill(const struct frame_format *format, void *data, uint64_t seed, unsigned frame);
 
 /* "scale 2, mean [1, 2]", only what is given. Returns text. */
-const char *cases_describe(const struct stage_descriptor *stage, const struct stage_value *values, char *text, size_t size);
+const char *cases_describe(const struct stage_about *stage, const struct stage_value *values, char *text, size_t size);
 
 #endif

@@ -153,7 +153,8 @@ static double check_results(const struct model *model) {
 
 /* The first output, where there are several. */
 static struct gpu_chain *make_chain(struct model *model, struct gpu_error *error) {
-  struct gpu_stage_request request = {.stage = stage_find("model"), .resource = model, .users = slot_count * session_count};
+  struct gpu_stage_request request = {
+      .stage = stage_about_find("model"), .resource = model, .users = slot_count * session_count};
   for (unsigned i = 0; i < request.stage->parameter_count; i++) {
     if (strcmp(request.stage->parameters[i].name, "output") == 0) {
       request.values[i] = (struct stage_value){.given = true, .text = model_output(model, 0)->name};

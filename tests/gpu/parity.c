@@ -26,7 +26,7 @@ struct options {
 
 /* -- all cases ----------------------------------------------------------------------------------------------------- */
 
-static bool run_size(struct parity *test, const struct stage_descriptor *stage, const struct cases_size *size, uint64_t *seed) {
+static bool run_size(struct parity *test, const struct stage_about *stage, const struct cases_size *size, uint64_t *seed) {
   static struct stage_value sets[CASES_MAX_SETS][STAGE_MAX_PARAMETERS];
   struct frame_format formats[CASES_MAX_FORMATS];
   unsigned format_count = cases_formats(size, formats);
@@ -42,7 +42,7 @@ static bool run_size(struct parity *test, const struct stage_descriptor *stage, 
   return true;
 }
 
-static void report(const struct stage_descriptor *stage, const struct parity_tally *tally) {
+static void report(const struct stage_about *stage, const struct parity_tally *tally) {
   const struct difference *bytes = &tally->bytes;
   const struct difference *floats = &tally->floats;
   printf("%-10s %5u cases, %5u refused, %3u too large here", stage->name, tally->cases, tally->refused, tally->left_out);
@@ -57,7 +57,7 @@ static void report(const struct stage_descriptor *stage, const struct parity_tal
   fflush(stdout);
 }
 
-static bool run_sizes(struct parity *test, const struct stage_descriptor *stage, const struct cases_size *sizes, bool small,
+static bool run_sizes(struct parity *test, const struct stage_about *stage, const struct cases_size *sizes, bool small,
                       uint64_t *seed) {
   bool good = true;
   for (const struct cases_size *size = sizes; good && size->width; size++) {
@@ -74,16 +74,16 @@ static bool run_as_if_large(struct parity *test, const struct options *options, 
     return true;
   }
   blur_pretended_processors = 2;
-  bool good = run_sizes(test, &blur_stage, cases_as_if_large, options->small, seed);
+  bool good = run_sizes(test, &blur_about, cases_as_if_large, options->small, seed);
   blur_pretended_processors = 0;
   return good;
 }
 
-static bool run_stage(struct parity *test, const struct stage_descriptor *stage, const struct options *options) {
+static bool run_stage(struct parity *test, const struct stage_about *stage, const struct options *options) {
   uint64_t seed = 1;
   test->tally = (struct parity_tally){0};
   bool good = run_sizes(test, stage, cases_sizes, options->small, &seed);
-  if (good && stage == &blur_stage) {
+  if (good && stage == &blur_about) {
     good = run_as_if_large(test, options, &seed);
   }
   if (test->tally.cases == 0) {
@@ -114,7 +114,7 @@ static int run_all(struct parity *test, const struct options *options) {
   unsigned checks = 0;
   unsigned failures = 0;
   bool good = true;
-  for (const struct stage_descriptor *const *stage = stage_descriptors; good && *stage; stage++) {
+  for (const struct stage_about *const *stage = stage_abouts; good && *stage; stage++) {
     if (is_wanted(options, (*stage)->name)) {
       good = run_stage(test, *stage, options);
       checks += test->tally.cases;
@@ -142,7 +142,7 @@ static bool parse(struct options *options, int argc, char **argv) {
     }
   }
   for (int i = options->first_stage; i < argc; i++) {
-    if (!stage_find(argv[i])) {
+    if (!stage_about_find(argv[i])) {
       fprintf(stderr, "there is no stage `%s`\n", argv[i]);
       return false;
     }

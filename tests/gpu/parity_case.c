@@ -48,8 +48,8 @@ static void complain(struct parity *test, const struct stage_plan *plan, const c
   char parameters[256];
   char format[FORMAT_TEXT];
   test->tally.failed++;
-  printf("%s of %s {%s}: %s\n", plan->stage->name, format_describe(&plan->input, format),
-         cases_describe(plan->stage, test->values, parameters, sizeof parameters), what);
+  printf("%s of %s {%s}: %s\n", plan->stage->about->name, format_describe(&plan->input, format),
+         cases_describe(plan->stage->about, test->values, parameters, sizeof parameters), what);
 }
 
 /* Memory for what the stages that lead give, and the scratch memory of all. */
@@ -165,7 +165,7 @@ static bool run_frames(struct parity *test, struct scene *scene, uint64_t seed) 
 }
 
 static struct gpu_stage_request request_of(const char *name) {
-  struct gpu_stage_request request = {.stage = stage_find(name)};
+  struct gpu_stage_request request = {.stage = stage_about_find(name)};
   for (unsigned i = 0; i < request.stage->parameter_count; i++) {
     request.values[i] = (struct stage_value){.count = 1, .numbers = {request.stage->parameters[i].fallback}};
   }
@@ -182,7 +182,7 @@ static void set(struct gpu_stage_request *request, const char *name, double numb
 
 /* What draw draws must come from detect: the picture itself, made small, is a table of boxes. Returns how many stages it takes.
  */
-static unsigned lead(const struct stage_descriptor *stage, struct gpu_stage_request requests[MOST_LEADING]) {
+static unsigned lead(const struct stage_about *stage, struct gpu_stage_request requests[MOST_LEADING]) {
   if (strcmp(stage->name, "draw") != 0) {
     return 0;
   }
@@ -198,8 +198,7 @@ static unsigned lead(const struct stage_descriptor *stage, struct gpu_stage_requ
   return MOST_LEADING;
 }
 
-bool parity_run_case(struct parity *test, const struct stage_descriptor *stage, const struct frame_format *format,
-                     uint64_t seed) {
+bool parity_run_case(struct parity *test, const struct stage_about *stage, const struct frame_format *format, uint64_t seed) {
   struct gpu_error error = {0};
   struct gpu_stage_request requests[MOST_LEADING + 1] = {0};
   struct scene scene = {.leading = lead(stage, requests)};

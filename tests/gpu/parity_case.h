@@ -27,7 +27,6 @@ struct parity {
 
 /* Counts the case, with the parameters in `values`, as computed, refused or too large. False if the device is of no more use.
  */
-bool parity_run_case(struct parity *test, const struct stage_descriptor *stage, const struct frame_format *format,
-                     uint64_t seed);
+bool parity_run_case(struct parity *test, const struct stage_about *stage, const struct frame_format *format, uint64_t seed);
 
 #endif

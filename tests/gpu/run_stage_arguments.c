@@ -56,7 +56,7 @@ static bool parse_stage(char *text, struct gpu_stage_request *request) {
   if (colon) {
     *colon++ = '\0';
   }
-  request->stage = stage_find(text);
+  request->stage = stage_about_find(text);
   if (!request->stage) {
     return false;
   }

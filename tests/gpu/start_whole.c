@@ -31,7 +31,7 @@ static struct gpu_program *make_program(struct gpu_stage_request request, const 
 
 void start_work(unsigned char *memory, size_t bytes, unsigned programs) {
   static const struct gpu_options measured, decided = {.graph = GPU_GRAPH_OFF, .timed_one_in = 1};
-  struct gpu_stage_request affine = {.stage = stage_find("affine"),
+  struct gpu_stage_request affine = {.stage = stage_about_find("affine"),
                                      .values = {{.count = 1, .numbers = {2}}, {.count = 1, .numbers = {1}}}};
   device = gpu_open(GPU_BACKEND_CUDA, 0, 0, &error);
   start_require(device != NULL, "gpu_open", error.text);
@@ -58,7 +58,7 @@ void start_fail(const char *how) {
   if (strcmp(how, "healthy") == 0) {
     return;
   }
-  struct gpu_stage_request fault = {.stage = stage_find("fault"),
+  struct gpu_stage_request fault = {.stage = stage_about_find("fault"),
                                     .values = {{.count = 1, .numbers = {hangs ? FAULT_HANG : FAULT_ILLEGAL}}, {.count = 1}}};
   start_require(fault.stage != NULL, "fault", "this build has no such stage");
   struct gpu_program *program = make_program(fault, &options);

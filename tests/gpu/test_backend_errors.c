@@ -22,8 +22,8 @@ static bool keep(struct stage_plan *plan, const struct stage_value *values, char
   return true;
 }
 
-static const struct stage_descriptor unlaunchable = {.name = "unlaunchable", .prepare = keep, .enqueue = refuse_launch};
-static const struct stage_descriptor cpu_only = {.name = "cpu_only", .prepare = keep};
+static const struct stage_descriptor unlaunchable = {STAGE_UNLISTED("unlaunchable"), .prepare = keep, .enqueue = refuse_launch};
+static const struct stage_descriptor cpu_only = {STAGE_UNLISTED("cpu_only"), .prepare = keep};
 
 /* -- errors ------------------------------------------------------------------------------------------------------- */
 
@@ -38,7 +38,7 @@ START_TEST(what_does_not_fit_leaves_the_device_alive) {
   ck_assert_ptr_nonnull(strstr(error.text, "cudaErrorMemoryAllocation"));
   ck_assert_str_ne(error.remedy, "");
   gpu_chain_free(chain);
-  chain = backend_chain(format_image(PIXELS_GRAY, 8, 8), &(struct gpu_stage_request){.stage = &cpu_only}, 1);
+  chain = backend_chain(format_image(PIXELS_GRAY, 8, 8), &(struct gpu_stage_request){.own = &cpu_only}, 1);
   ck_assert_ptr_null(gpu_program_new(rig.device, chain, &buffers, 1, &(struct gpu_options){0}, &error));
   ck_assert_int_eq(error.stage, 0);
   ck_assert_ptr_nonnull(strstr(error.text, "cpu_only"));
@@ -62,7 +62,7 @@ END_TEST
 START_TEST(a_launch_that_fails_is_the_end) {
   struct gpu_error error;
   struct gpu_frame frame = {.sequence = 0, .restart = true, .notify = true};
-  backend_open_in(BACKEND_PLAIN, 1, 64, (struct gpu_stage_request[]){backend_affine(1, 0), {.stage = &unlaunchable}}, 2);
+  backend_open_in(BACKEND_PLAIN, 1, 64, (struct gpu_stage_request[]){backend_affine(1, 0), {.own = &unlaunchable}}, 2);
   ck_assert(!gpu_submit(rig.program, 0, &frame, &error));
   ck_assert_int_eq(error.stage, 1);
   ck_assert_ptr_nonnull(strstr(error.text, "stages[1] (unlaunchable)"));

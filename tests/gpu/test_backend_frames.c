@@ -39,7 +39,7 @@ static int give_last(const struct stage_plan *plan, const struct stage_call *cal
   return cudaSuccess;
 }
 
-static const struct stage_descriptor last = {.name = "last", .prepare = keep_last, .enqueue = give_last};
+static const struct stage_descriptor last = {STAGE_UNLISTED("last"), .prepare = keep_last, .enqueue = give_last};
 
 static uint64_t first_number(const unsigned char *bytes) {
   uint64_t number;
@@ -167,7 +167,7 @@ END_TEST
 
 /* Every third frame is late before it reaches the state, and yet each finds there what the one before it left. */
 static void state_is_used_in_frame_order_in(int way) {
-  const struct gpu_stage_request requests[] = {backend_fault(FAULT_DELAY, 0, 3, 2), {.stage = &last}, backend_affine(1, 0)};
+  const struct gpu_stage_request requests[] = {backend_fault(FAULT_DELAY, 0, 3, 2), {.own = &last}, backend_affine(1, 0)};
   enum { SLOTS = 4, FRAMES = 200 };
   backend_open_in(way, SLOTS, 32, requests, 3);
   for (int session = 0; session < 3; session++) {

@@ -14,23 +14,7 @@
 
 int32_t blur_pretended_processors;
 
-enum { SIGMA, RADIUS };
 enum { BLOCK = 1024 /* samples */ };
-
-static const struct stage_parameter parameters[] = {
-    [SIGMA] = {.name = "sigma",
-               .type = STAGE_NUMBER,
-               .required = true,
-               .minimum = 0.1,
-               .maximum = 64,
-               .help = "Standard deviation of the Gaussian in pixels."},
-    [RADIUS] = {.name = "radius",
-                .type = STAGE_INTEGER,
-                .minimum = 0,
-                .maximum = BLUR_MAX_RADIUS,
-                .fallback = 0,
-                .help = "Pixels that count on each side; 0 takes 3 times sigma for 8 bits and 4 times for floats, rounded up."},
-};
 
 /* The CPU keeps one row with its margins there, the GPU a whole frame when the radius is large. */
 static size_t scratch_bytes(const struct frame_format *format, const struct blur_constants *constants) {
@@ -49,8 +33,8 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
     return stage_refuse(plan, problem, "gray, rgb24, bgr24 and grayf32le",
                         "put `convert: {to: rgb24}` or `{to: gray}` before it");
   }
-  double sigma = values[SIGMA].numbers[0];
-  double radius = values[RADIUS].numbers[0];
+  double sigma = values[BLUR_SIGMA].numbers[0];
+  double radius = values[BLUR_RADIUS].numbers[0];
   if (radius == 0) {
     radius = ceil(sigma * (plan->input.dtype == ELEMENT_FLOAT32 ? 4 : 3));
   }
@@ -260,11 +244,4 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 }
 
 const struct stage_descriptor blur_stage = {
-    .name = "blur",
-    .help = "Smooths with a Gaussian; takes gray, rgb24, bgr24 and grayf32le, and keeps the format.",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .prepare = prepare,
-    .run = run,
-    .enqueue = STAGE_ENQUEUE(blur_enqueue),
-};
+    .about = &blur_about, .prepare = prepare, .run = run, .enqueue = STAGE_ENQUEUE(blur_enqueue)};

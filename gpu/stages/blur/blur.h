@@ -16,10 +16,11 @@
 #ifndef FRAMED_GPU_STAGES_BLUR_H
 #define FRAMED_GPU_STAGES_BLUR_H
 
+#include "gpu/record/parameters.h"
 #include "gpu/stages/arithmetic.h"
 
 /* How far the GPU's kernels reach that need no scratch memory: in pixels for floats, for bytes in rows and in samples. */
-enum { BLUR_MAX_RADIUS = 256, BLUR_MAX_CHANNELS = 3, BLUR_TILE_RADIUS = 12, BLUR_MATRIX_REACH = 32, BLUR_MATRIX_SAMPLES = 36 };
+enum { BLUR_MAX_CHANNELS = 3, BLUR_TILE_RADIUS = 12, BLUR_MATRIX_REACH = 32, BLUR_MATRIX_SAMPLES = 36 };
 
 /* Steps of the weights and of the columns' sums, for bytes. */
 #define BLUR_UNIT 8192.0F

@@ -10,35 +10,7 @@
 
 #include <math.h>
 
-enum parameter { TO, MATRIX, RANGE };
-enum matrix { MATRIX_BT601, MATRIX_BT709 };
-enum range { RANGE_LIMITED, RANGE_FULL };
 enum family { GRAY, RGB, YUV };
-
-static const char *const targets[] = {"gray", "rgb24", "bgr24", "nv12", "yuv420p", "yuyv422", "grayf32le", NULL};
-static const char *const matrices[] = {"bt601", "bt709", NULL};
-static const char *const ranges[] = {"limited", "full", NULL};
-
-enum { LAST_TARGET = sizeof targets / sizeof targets[0] - 2 };
-
-static const struct stage_parameter parameters[] = {
-    [TO] = {.name = "to",
-            .type = STAGE_CHOICE,
-            .required = true,
-            .maximum = LAST_TARGET,
-            .choices = targets,
-            .help = "Pixel format of the result, under ffmpeg's name."},
-    [MATRIX] = {.name = "matrix",
-                .type = STAGE_CHOICE,
-                .maximum = MATRIX_BT709,
-                .choices = matrices,
-                .help = "Weights of red, green and blue in luma and gray: bt601 for standard, bt709 for high definition."},
-    [RANGE] = {.name = "range",
-               .type = STAGE_CHOICE,
-               .maximum = RANGE_FULL,
-               .choices = ranges,
-               .help = "Levels of the YUV formats: limited (luma 16 to 235) or full (0 to 255); gray and RGB are always full."},
-};
 
 /* -- constants --------------------------------------------------------------------------------------------------- */
 
@@ -51,9 +23,9 @@ static void set_weights(int16_t weights[3], double red, double green, double blu
   weights[1] = (int16_t)(coefficient(red + green + blue) - weights[0] - weights[2]);
 }
 
-static struct convert_constants make_constants(enum matrix matrix, enum range range) {
-  bool bt709 = matrix == MATRIX_BT709;
-  bool full = range == RANGE_FULL;
+static struct convert_constants make_constants(enum convert_matrix matrix, enum convert_range range) {
+  bool bt709 = matrix == CONVERT_BT709;
+  bool full = range == CONVERT_FULL;
   double red = bt709 ? 0.2126 : 0.299;
   double blue = bt709 ? 0.0722 : 0.114;
   double green = 1 - red - blue;
@@ -78,18 +50,16 @@ static struct convert_constants make_constants(enum matrix matrix, enum range ra
 }
 
 static enum pixel_format target(const struct stage_value *value) {
-  static const enum pixel_format pixels[] = {PIXELS_GRAY,    PIXELS_RGB24,   PIXELS_BGR24,    PIXELS_NV12,
-                                             PIXELS_YUV420P, PIXELS_YUYV422, PIXELS_GRAYF32LE};
-  return pixels[(size_t)value->numbers[0]];
+  return (enum pixel_format)(PIXELS_GRAY + (int)value->numbers[0]);
 }
 
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
   if (plan->input.pixels == PIXELS_NONE) {
     return stage_refuse(plan, problem, "an image", "put `convert` before the stage that makes a tensor of it");
   }
-  plan->output = format_image(target(&values[TO]), plan->input.width, plan->input.height);
-  struct convert_constants constants =
-      make_constants((enum matrix)values[MATRIX].numbers[0], (enum range)values[RANGE].numbers[0]);
+  plan->output = format_image(target(&values[CONVERT_TO]), plan->input.width, plan->input.height);
+  struct convert_constants constants = make_constants((enum convert_matrix)values[CONVERT_MATRIX].numbers[0],
+                                                      (enum convert_range)values[CONVERT_RANGE].numbers[0]);
   STAGE_SET_CONSTANTS(plan, &constants);
   return stage_fill_sizes(plan, problem);
 }
@@ -380,11 +350,4 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 }
 
 const struct stage_descriptor convert_stage = {
-    .name = "convert",
-    .help = "Changes the pixel format; takes any image and gives the format that is asked for.",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .prepare = prepare,
-    .run = run,
-    .enqueue = STAGE_ENQUEUE(convert_enqueue),
-};
+    .about = &convert_about, .prepare = prepare, .run = run, .enqueue = STAGE_ENQUEUE(convert_enqueue)};

@@ -13,17 +13,14 @@
 #ifndef FRAMED_GPU_STAGES_DETECT_DETECT_H
 #define FRAMED_GPU_STAGES_DETECT_DETECT_H
 
+#include "gpu/record/parameters.h"
 #include "gpu/stages/arithmetic.h"
 
 enum {
   DETECT_ROW = 6,
-  DETECT_MOST = 1000,   /* boxes in a result */
   DETECT_SORTED = 4096, /* candidates that are looked at */
   DETECT_STRIDES = 4
 };
-
-enum detect_layout { DETECT_YOLO5, DETECT_YOLOX, DETECT_YOLO8, DETECT_END2END, DETECT_DETR };
-enum detect_activation { DETECT_SIGMOID, DETECT_SOFTMAX };
 
 /* Where numbers of candidate i lie: field f is element offset + i * candidate + f * field. */
 struct detect_place {

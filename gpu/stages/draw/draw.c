@@ -5,30 +5,7 @@
 
 #include <stdio.h>
 
-enum { ON, LABELS, THICKNESS, SCORE };
 enum { LINES_OF_TEXT = 35 }; /* that a picture is at least high enough for, before letters grow */
-
-static const char *const places[] = {"input", NULL};
-
-static const struct stage_parameter parameters[] = {
-    [ON] = {.name = "on",
-            .type = STAGE_CHOICE,
-            .choices = places,
-            .help = "What is drawn on: input, the picture that came into the pipeline."},
-    [LABELS] = {.name = "labels", .type = STAGE_FILE, .help = LABELS_HELP " Left out, those of detect."},
-    [THICKNESS] = {.name = "thickness",
-                   .type = STAGE_INTEGER,
-                   .minimum = 1,
-                   .maximum = 64,
-                   .fallback = 2,
-                   .help = "Thickness of outlines in pixels."},
-    [SCORE] = {.name = "score",
-               .type = STAGE_NUMBER,
-               .minimum = 0,
-               .maximum = 1,
-               .fallback = 0,
-               .help = "Least score of a box that is drawn."},
-};
 
 struct colour {
   uint8_t red, green, blue;
@@ -92,9 +69,9 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
       .width = plan->source.width,
       .height = plan->source.height,
       .boxes = (uint32_t)plan->input.shape[0],
-      .thickness = (uint32_t)values[THICKNESS].numbers[0],
+      .thickness = (uint32_t)values[DRAW_THICKNESS].numbers[0],
       .zoom = zoom > 0 ? zoom : 1,
-      .score = (float)values[SCORE].numbers[0],
+      .score = (float)values[DRAW_SCORE].numbers[0],
   };
   for (unsigned i = 0; i <= DRAW_BLACK; i++) {
     set_colour(plan->source.pixels, colours[i], constants.colours[i]);
@@ -103,7 +80,7 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   plan->output = plan->source;
   plan->takes_source = true;
   plan->scratch_bytes = constants.boxes * sizeof(struct draw_item);
-  return stage_fill_sizes(plan, problem) && labels_read(plan, &values[LABELS], problem);
+  return stage_fill_sizes(plan, problem) && labels_read(plan, &values[DRAW_LABELS], problem);
 }
 
 /* -- drawing ------------------------------------------------------------------------------------------------------- */
@@ -155,13 +132,4 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 }
 
 const struct stage_descriptor draw_stage = {
-    .name = "draw",
-    .help = "Draws the boxes of detect, with their classes and scores, into the picture that came into the pipeline; that is "
-            "gray, rgb24, bgr24, nv12 or yuv420p.",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .prepare = prepare,
-    .release = labels_release,
-    .run = run,
-    .enqueue = STAGE_ENQUEUE(draw_enqueue),
-};
+    .about = &draw_about, .prepare = prepare, .release = labels_release, .run = run, .enqueue = STAGE_ENQUEUE(draw_enqueue)};

@@ -15,43 +15,7 @@ _Static_assert((int)FRAMED_GRAYF32LE == (int)PIXELS_GRAYF32LE && (int)FRAMED_GRA
   "install CUDA's toolkit or `pip install nvidia-cuda-nvrtc`, name its libnvrtc.so.13 in FRAMED_NVRTC, or give a cubin made "  \
   "by nvcc"
 
-enum { SOURCE, NAME, BLOCK, GRID, SHARED, PARAMETERS, OUTPUT, CPU };
-enum { MOST_BLOCKS = 65535, MOST_SHARED = 227 << 10, DEFAULT_WIDTH = 32, DEFAULT_HEIGHT = 8 };
-
-static const struct stage_parameter parameters[] = {
-    [SOURCE] = {.name = "source",
-                .type = STAGE_FILE,
-                .required = true,
-                .help = "CUDA C, which is compiled at start, or a .cubin, .fatbin or .ptx file; framed-kernel.h says what a "
-                        "kernel takes."},
-    [NAME] = {.name = "name", .type = STAGE_WORD, .required = true, .help = "The kernel's function in it."},
-    [BLOCK] = {.name = "block",
-               .type = STAGE_NUMBERS,
-               .minimum = 1,
-               .maximum = KERNEL_THREADS,
-               .fallback = 1,
-               .help = "Threads of a block in x, y and z; [32, 8] unless given."},
-    [GRID] = {.name = "grid",
-              .type = STAGE_NUMBERS,
-              .minimum = 1,
-              .maximum = MOST_BLOCKS,
-              .fallback = 1,
-              .help = "Blocks in x, y and z; so many that each place of the result has a thread, unless given."},
-    [SHARED] = {.name = "shared",
-                .type = STAGE_INTEGER,
-                .maximum = MOST_SHARED,
-                .help = "Bytes of dynamic shared memory of a block."},
-    [PARAMETERS] = {.name = "parameters",
-                    .type = STAGE_SETTINGS,
-                    .help = "The kernel's arguments behind the frame and the result, in its order: a number, or a list for a "
-                            "floatN or intN."},
-    [OUTPUT] = {.name = "output",
-                .type = STAGE_SETTINGS,
-                .help = "The result's format: {pixels, width, height} or {dtype, shape}; what is left out is as in the frame."},
-    [CPU] = {.name = "cpu",
-             .type = STAGE_FILE,
-             .help = "A library that stands in for the kernel on the CPU backend; framed-stage(3) says how to write one."},
-};
+enum { DEFAULT_WIDTH = 32, DEFAULT_HEIGHT = 8 };
 
 /* -- the result's format ------------------------------------------------------------------------------------------ */
 
@@ -196,13 +160,13 @@ static bool read_blocks(struct kernel *kernel, const struct stage_value *values,
   kernel->block[0] = DEFAULT_WIDTH;
   kernel->block[1] = DEFAULT_HEIGHT;
   kernel->block[2] = kernel->grid[2] = 1;
-  if (!read_sides(&values[BLOCK], "block", kernel->block, problem)) {
+  if (!read_sides(&values[KERNEL_BLOCK], "block", kernel->block, problem)) {
     return false;
   }
   kernel->grid[0] = blocks_for(kernel->out.width, kernel->block[0]);
   kernel->grid[1] = blocks_for(kernel->out.height, kernel->block[1]);
-  kernel->shared = (unsigned)values[SHARED].numbers[0];
-  return read_sides(&values[GRID], "grid", kernel->grid, problem);
+  kernel->shared = (unsigned)values[KERNEL_SHARED].numbers[0];
+  return read_sides(&values[KERNEL_GRID], "grid", kernel->grid, problem);
 }
 
 static bool check_block(const struct kernel *kernel, char problem[STAGE_TEXT]) {
@@ -260,7 +224,8 @@ static bool match(struct stage_plan *plan, struct kernel *kernel, const struct s
   if (!kernel->code.bytes) {
     return true;
   }
-  if (!kernel_match(&kernel->code, kernel->file, values[NAME].text, &values[PARAMETERS], &kernel->signature, problem)) {
+  if (!kernel_match(&kernel->code, kernel->file, values[KERNEL_NAME].text, &values[KERNEL_PARAMETERS], &kernel->signature,
+                    problem)) {
     return refuse(plan,
                   "declare it as __global__ void NAME(framed_in in, framed_out out, ...), not extern \"C\", with an argument "
                   "for each parameter");
@@ -273,10 +238,10 @@ static bool open_cpu(struct stage_plan *plan, struct kernel *kernel, const struc
   const struct frame_format output = plan->output;
   plan->not_on_cpu =
       "runs on CUDA alone; give a library under `cpu:` that stands in for the kernel, or set gpu.backend to cuda";
-  if (!values[CPU].text) {
+  if (!values[KERNEL_CPU].text) {
     return true;
   }
-  kernel->cpu = library_open(plan, values[CPU].text, &values[PARAMETERS], problem);
+  kernel->cpu = library_open(plan, values[KERNEL_CPU].text, &values[KERNEL_PARAMETERS], problem);
   if (!kernel->cpu) {
     return false;
   }
@@ -287,7 +252,7 @@ static bool open_cpu(struct stage_plan *plan, struct kernel *kernel, const struc
   plan->state_bytes = library_plan(kernel->cpu)->state_bytes;
   plan->scratch_bytes = library_plan(kernel->cpu)->scratch_bytes;
   if (!same) {
-    snprintf(problem, STAGE_TEXT, "%s gives another format than the kernel", values[CPU].text);
+    snprintf(problem, STAGE_TEXT, "%s gives another format than the kernel", values[KERNEL_CPU].text);
     return refuse(plan, "make `output` and what the library's prepare() says agree");
   }
   return true;
@@ -309,13 +274,13 @@ static struct kernel *kernel_new(const struct stage_value *values) {
   struct kernel *kernel = calloc(1, sizeof *kernel);
   if (kernel) {
     pthread_mutex_init(&kernel->lock, NULL);
-    kernel->file = strdup(library_path(values[SOURCE].text, path, sizeof path));
+    kernel->file = strdup(library_path(values[KERNEL_FILE].text, path, sizeof path));
   }
   return !kernel || kernel->file ? kernel : kernel_free(kernel);
 }
 
 static bool fill(struct stage_plan *plan, struct kernel *kernel, const struct stage_value *values, char problem[STAGE_TEXT]) {
-  if (!read_output(plan, &values[OUTPUT], problem)) {
+  if (!read_output(plan, &values[KERNEL_OUTPUT], problem)) {
     return false;
   }
   describe_both(plan, kernel);
@@ -324,7 +289,7 @@ static bool fill(struct stage_plan *plan, struct kernel *kernel, const struct st
 }
 
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
-  if (!values[SOURCE].text || !values[NAME].text) {
+  if (!values[KERNEL_FILE].text || !values[KERNEL_NAME].text) {
     snprintf(problem, STAGE_TEXT, "a kernel has a `source` and a `name`");
     return false;
   }
@@ -361,12 +326,7 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 }
 
 const struct stage_descriptor kernel_stage = {
-    .name = "kernel",
-    .is_foreign = true,
-    .help = "Runs a CUDA kernel of your own; takes every format and gives what `output` says.",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .any_element = true,
+    .about = &kernel_about,
     .prepare = prepare,
     .release = release,
     .begin = begin,

@@ -7,18 +7,12 @@
 
 #include <pthread.h>
 
+#include "gpu/record/parameters.h"
 #include "gpu/stage.h"
 #include "gpu/stages/kernel/framed-kernel.h"
 #include "gpu/stages/library/library.h"
 
-enum {
-  KERNEL_SYMBOL = 512,
-  KERNEL_DIMENSIONS = 3,
-  KERNEL_ARCHITECTURES = 4,
-  KERNEL_THREADS = 1024,
-  KERNEL_ARGUMENTS = 32,
-  KERNEL_UNKNOWN = 0
-};
+enum { KERNEL_SYMBOL = 512, KERNEL_DIMENSIONS = 3, KERNEL_ARCHITECTURES = 4, KERNEL_ARGUMENTS = 32, KERNEL_UNKNOWN = 0 };
 
 /* -- files and code ------------------------------------------------------------------------------------------------ */
 

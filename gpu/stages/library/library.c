@@ -13,16 +13,6 @@ _Static_assert((int)FRAMED_STAGE_GRAYF32LE == (int)PIXELS_GRAYF32LE && (int)FRAM
 _Static_assert((int)FRAMED_STAGE_INT64 == (int)ELEMENT_INT64 && (int)FRAMED_STAGE_INT64 + 1 == (int)ELEMENT_COUNT,
                "the public header names all element types");
 
-enum { FILE_NAME, SETTINGS };
-
-static const struct stage_parameter parameters[] = {
-    [FILE_NAME] = {.name = "file",
-                   .type = STAGE_FILE,
-                   .required = true,
-                   .help = "The shared library; framed-stage(3) says how to write one."},
-    [SETTINGS] = {.name = "settings", .type = STAGE_SETTINGS, .help = "What the library takes: names with numbers or texts."},
-};
-
 struct library {
   void *handle;
   const struct framed_stage *table;
@@ -240,7 +230,7 @@ void library_run(const struct library *library, const struct stage_call *call) {
 
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
   struct library *library =
-      library_open(plan, values[FILE_NAME].text ? values[FILE_NAME].text : "", &values[SETTINGS], problem);
+      library_open(plan, values[LIBRARY_FILE].text ? values[LIBRARY_FILE].text : "", &values[LIBRARY_SETTINGS], problem);
   if (!library) {
     return false;
   }
@@ -265,14 +255,4 @@ static int enqueue(const struct stage_plan *plan, const struct stage_call *call,
 #endif
 
 const struct stage_descriptor library_stage = {
-    .name = "library",
-    .is_foreign = true,
-    .help = "Runs a shared library of your own within the daemon's process; takes and gives what that says.",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .any_element = true,
-    .prepare = prepare,
-    .release = release,
-    .run = run,
-    .enqueue = STAGE_ENQUEUE(enqueue),
-};
+    .about = &library_about, .prepare = prepare, .release = release, .run = run, .enqueue = STAGE_ENQUEUE(enqueue)};

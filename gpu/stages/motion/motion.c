@@ -5,58 +5,14 @@
 
 #include <stdio.h>
 
-enum { RATE, THRESHOLD, OUTPUT, BOXES, CELL, FILL };
-enum { OUTPUT_MASK, OUTPUT_BOXES };
-enum { BLOCK = 1024, MAX_CELL = 256 };
-
-static const char *const outputs[] = {"mask", "boxes", NULL};
-
-static const struct stage_parameter parameters[] = {
-    [RATE] = {.name = "rate",
-              .type = STAGE_NUMBER,
-              .minimum = 0,
-              .maximum = 1,
-              .fallback = 0.05,
-              .help = "Share of the difference by which the background follows each frame; 0 keeps the first frame."},
-    [THRESHOLD] = {.name = "threshold",
-                   .type = STAGE_NUMBER,
-                   .minimum = 0,
-                   .maximum = 255,
-                   .fallback = 25,
-                   .help = "Levels by which a pixel must differ from the background to count as changed."},
-    [OUTPUT] = {.name = "output",
-                .type = STAGE_CHOICE,
-                .maximum = OUTPUT_BOXES,
-                .fallback = OUTPUT_MASK,
-                .choices = outputs,
-                .help =
-                    "mask gives a gray image, 255 where changed; boxes gives a float32 tensor [boxes + 1, 5] of a summary and "
-                    "x, y, width, height, changed pixels of each box."},
-    [BOXES] = {.name = "boxes",
-               .type = STAGE_INTEGER,
-               .minimum = 1,
-               .maximum = 256,
-               .fallback = 16,
-               .help = "Most boxes to list, those with the most changed pixels first; only with output boxes."},
-    [CELL] = {.name = "cell",
-              .type = STAGE_INTEGER,
-              .minimum = 4,
-              .maximum = MAX_CELL,
-              .fallback = 16,
-              .help = "Side in pixels of the grid's cells, which boxes are made of; only with output boxes."},
-    [FILL] = {.name = "fill",
-              .type = STAGE_NUMBER,
-              .minimum = 0,
-              .maximum = 1,
-              .fallback = 0.1,
-              .help = "Share of a cell's pixels that must have changed for the cell to count; only with output boxes."},
-};
+enum { BLOCK = 1024 };
 
 /* Parameters of the boxes say nothing about a mask, and giving them there is a mistake. */
 static bool check_unused(const struct stage_value *values, char problem[STAGE_TEXT]) {
-  for (unsigned i = BOXES; i <= FILL; i++) {
+  for (unsigned i = MOTION_BOXES; i <= MOTION_FILL; i++) {
     if (values[i].given) {
-      snprintf(problem, STAGE_TEXT, "`%s` has no effect on a mask; leave it out or add `output: boxes`", parameters[i].name);
+      snprintf(problem, STAGE_TEXT, "`%s` has no effect on a mask; leave it out or add `output: boxes`",
+               motion_about.parameters[i].name);
       return false;
     }
   }
@@ -64,9 +20,9 @@ static bool check_unused(const struct stage_value *values, char problem[STAGE_TE
 }
 
 static void plan_boxes(struct stage_plan *plan, const struct stage_value *values, struct motion_constants *constants) {
-  constants->boxes = (uint32_t)values[BOXES].numbers[0];
-  constants->cell = (uint32_t)values[CELL].numbers[0];
-  constants->fill = (float)values[FILL].numbers[0];
+  constants->boxes = (uint32_t)values[MOTION_BOXES].numbers[0];
+  constants->cell = (uint32_t)values[MOTION_CELL].numbers[0];
+  constants->fill = (float)values[MOTION_FILL].numbers[0];
   constants->columns = (constants->width + constants->cell - 1) / constants->cell;
   constants->rows = (constants->height + constants->cell - 1) / constants->cell;
   plan->output = format_tensor(ELEMENT_FLOAT32, (uint64_t[]){constants->boxes + 1, MOTION_ROW}, 2);
@@ -79,13 +35,13 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
     return stage_refuse(plan, problem, "gray", "put `convert: {to: gray}` before it");
   }
   struct motion_constants constants = {
-      .rate = (float)values[RATE].numbers[0],
-      .threshold = (float)values[THRESHOLD].numbers[0],
+      .rate = (float)values[MOTION_RATE].numbers[0],
+      .threshold = (float)values[MOTION_THRESHOLD].numbers[0],
       .width = plan->input.width,
       .height = plan->input.height,
   };
   plan->output = plan->input;
-  if (values[OUTPUT].numbers[0] == OUTPUT_BOXES) {
+  if (values[MOTION_OUTPUT].numbers[0] == MOTION_GIVES_BOXES) {
     plan_boxes(plan, values, &constants);
   } else if (!check_unused(values, problem)) {
     return false;
@@ -154,11 +110,4 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 }
 
 const struct stage_descriptor motion_stage = {
-    .name = "motion",
-    .help = "Compares gray frames with a background that follows them, and gives a mask of what changed or a list of boxes.",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .prepare = prepare,
-    .run = run,
-    .enqueue = STAGE_ENQUEUE(motion_enqueue),
-};
+    .about = &motion_about, .prepare = prepare, .run = run, .enqueue = STAGE_ENQUEUE(motion_enqueue)};

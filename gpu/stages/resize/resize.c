@@ -10,45 +10,7 @@
 
 #include <string.h>
 
-enum parameter { WIDTH, HEIGHT, FILTER, FIT, FILL };
-enum fit { STRETCH, LETTERBOX };
 enum { VIDEO_BLACK = 16, NO_COLOUR = 128 };
-
-static const char *const filters[] = {"nearest", "bilinear", "area", NULL};
-static const char *const fits[] = {"stretch", "letterbox", NULL};
-
-static const struct stage_parameter parameters[] = {
-    [WIDTH] = {.name = "width",
-               .type = STAGE_INTEGER,
-               .required = true,
-               .minimum = 1,
-               .maximum = FORMAT_MAX_SIDE,
-               .help = "Width of the result in pixels."},
-    [HEIGHT] = {.name = "height",
-                .type = STAGE_INTEGER,
-                .required = true,
-                .minimum = 1,
-                .maximum = FORMAT_MAX_SIDE,
-                .help = "Height of the result in pixels."},
-    [FILTER] = {.name = "filter",
-                .type = STAGE_CHOICE,
-                .maximum = RESIZE_AREA,
-                .choices = filters,
-                .fallback = RESIZE_BILINEAR,
-                .help = "How pixels are made: nearest, bilinear (best for enlarging) or area (best for reducing)."},
-    [FIT] = {.name = "fit",
-             .type = STAGE_CHOICE,
-             .maximum = LETTERBOX,
-             .choices = fits,
-             .fallback = STRETCH,
-             .help = "Whether the image fills the result (stretch) or keeps its proportions between bars (letterbox)."},
-    [FILL] = {.name = "fill",
-              .type = STAGE_NUMBER,
-              .minimum = 0,
-              .maximum = 255,
-              .fallback = 0,
-              .help = "Level of the bars, 0 to 255 in every format; left out, YUV formats take 16, their black."},
-};
 
 /* -- geometry ----------------------------------------------------------------------------------------------------- */
 
@@ -115,14 +77,14 @@ static void add_chroma(struct resize_constants *constants, bool interleaved) {
 
 static struct resize_constants make_constants(struct stage_plan *plan, const struct stage_value *values) {
   struct frame_window window = {.width = plan->output.width, .height = plan->output.height};
-  if ((enum fit)values[FIT].numbers[0] == LETTERBOX) {
+  if ((enum resize_fit)values[RESIZE_FIT].numbers[0] == RESIZE_LETTERBOX) {
     window = letterbox(&plan->input, &plan->output);
   }
-  struct resize_constants constants = {.filter = (uint32_t)values[FILTER].numbers[0], .planes = 1};
+  struct resize_constants constants = {.filter = (uint32_t)values[RESIZE_FILTER].numbers[0], .planes = 1};
   plan->output.view = format_view_in(&plan->input.view, &window, plan->output.width, plan->output.height);
   constants.plane[0] = full_plane(&plan->input, &plan->output, window);
   bool yuv = plan->input.pixels == PIXELS_NV12 || plan->input.pixels == PIXELS_YUV420P;
-  double fill = yuv && !values[FILL].given ? VIDEO_BLACK : values[FILL].numbers[0];
+  double fill = yuv && !values[RESIZE_FILL].given ? VIDEO_BLACK : values[RESIZE_FILL].numbers[0];
   constants.plane[0].fill = (float)(plan->input.dtype == ELEMENT_FLOAT32 ? fill / 255 : fill);
   if (yuv) {
     add_chroma(&constants, plan->input.pixels == PIXELS_NV12);
@@ -146,7 +108,8 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
                                                            : "put `convert: {to: nv12}` before it";
     return stage_refuse(plan, problem, "gray, rgb24, bgr24, nv12, yuv420p and grayf32le", remedy);
   }
-  plan->output = format_image(plan->input.pixels, (uint32_t)values[WIDTH].numbers[0], (uint32_t)values[HEIGHT].numbers[0]);
+  plan->output =
+      format_image(plan->input.pixels, (uint32_t)values[RESIZE_WIDTH].numbers[0], (uint32_t)values[RESIZE_HEIGHT].numbers[0]);
   struct resize_constants constants = make_constants(plan, values);
   STAGE_SET_CONSTANTS(plan, &constants);
   plan->scratch_bytes = scratch_bytes(&constants);
@@ -213,11 +176,4 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 }
 
 const struct stage_descriptor resize_stage = {
-    .name = "resize",
-    .help = "Changes the size of an image; takes any pixel format but yuyv422, and keeps it.",
-    .parameters = parameters,
-    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
-    .prepare = prepare,
-    .run = run,
-    .enqueue = STAGE_ENQUEUE(resize_enqueue),
-};
+    .about = &resize_about, .prepare = prepare, .run = run, .enqueue = STAGE_ENQUEUE(resize_enqueue)};

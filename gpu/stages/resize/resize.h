@@ -18,9 +18,8 @@
 #ifndef FRAMED_GPU_STAGES_RESIZE_H
 #define FRAMED_GPU_STAGES_RESIZE_H
 
+#include "gpu/record/parameters.h"
 #include "gpu/stages/arithmetic.h"
-
-enum resize_filter { RESIZE_NEAREST, RESIZE_BILINEAR, RESIZE_AREA };
 
 enum { RESIZE_ONE = 2048 /* weight of a whole sample */, RESIZE_MAX_PLANES = 3 };
 

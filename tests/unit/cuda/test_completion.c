@@ -223,7 +223,7 @@ START_TEST(large_copies_are_ordered) {
       {WIDTH, GPU_ORDER_ON, true},
   };
   struct frame_format format = format_tensor(ELEMENT_UINT8, (uint64_t[]){cases[_i].bytes}, 1);
-  struct gpu_stage_request request = {.stage = &plus_one};
+  struct gpu_stage_request request = {.own = &plus_one};
   chain = gpu_chain_new(&format, &request, 1, &problem);
   unsigned char *memory = aligned_alloc(256, 2 * (cases[_i].bytes + 255) / 256 * 256);
   ck_assert(chain && memory);

@@ -75,7 +75,7 @@ static int enqueue(const struct stage_plan *plan, const struct stage_call *call,
   return (int)cudaMemcpyAsync(call->output, call->input, WIDTH, cudaMemcpyDeviceToDevice, stream);
 }
 
-static const struct stage_descriptor sample = {.name = "affine", .prepare = keep, .enqueue = enqueue};
+static const struct stage_descriptor sample = {STAGE_UNLISTED("affine"), .prepare = keep, .enqueue = enqueue};
 
 static void make_resident(unsigned slots) {
   launches = deaf = 0;
@@ -243,7 +243,7 @@ END_TEST
 START_TEST(what_cannot_stay_is_refused) {
   static const char *const texts[] = {"stages[0] (plus_one)", "frames of 65537 bytes", "cannot read the host's memory"};
   struct frame_format format = format_tensor(ELEMENT_UINT8, (uint64_t[]){65537}, 1);
-  struct gpu_stage_request request = {.stage = &sample};
+  struct gpu_stage_request request = {.own = &sample};
   tear_down();
   fake_set_blind(_i == 2);
   device = cuda_open(0, NULL, &problem);

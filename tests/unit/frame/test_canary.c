@@ -91,7 +91,7 @@ static void hold(const struct stage_plan *plan, const struct stage_call *call) {
   }
 }
 
-static const struct stage_descriptor hold_stage = {.name = "hold", .prepare = keep, .run = hold};
+static const struct stage_descriptor hold_stage = {STAGE_UNLISTED("hold"), .prepare = keep, .run = hold};
 
 struct blocker {
   struct gpu_chain *chain;
@@ -106,7 +106,7 @@ static void block(struct blocker *blocker) {
   const struct gpu_options options = {0};
   const struct gpu_frame frame = {.sequence = 0, .restart = true};
   const struct frame_format format = format_tensor(ELEMENT_UINT8, (const uint64_t[]){16}, 1);
-  const struct gpu_stage_request request = {.stage = &hold_stage};
+  const struct gpu_stage_request request = {.own = &hold_stage};
   blocker->chain = gpu_chain_new(&format, &request, 1, &error);
   ck_assert_ptr_nonnull(blocker->chain);
   ck_assert(arena_make(&blocker->memory, "blocker", 16, 2, device, &failure));

@@ -71,7 +71,7 @@ void rig_program(struct rig *rig, unsigned slots, const struct stage_descriptor 
   struct frame_format format = format_tensor(ELEMENT_UINT8, (uint64_t[]){RIG_WIDTH}, 1);
   unsigned count = 0;
   while (stages[count]) {
-    requests[count].stage = stages[count];
+    requests[count].own = stages[count];
     count++;
   }
   struct gpu_chain *chain = gpu_chain_new(&format, requests, count, &error);
@@ -191,8 +191,8 @@ void rig_gate_set(bool open) {
   pthread_mutex_unlock(&lock);
 }
 
-const struct stage_descriptor rig_increment = {.name = "increment", .prepare = keep, .run = increment};
-const struct stage_descriptor rig_jitter = {.name = "jitter", .prepare = keep, .run = jitter};
-const struct stage_descriptor rig_count = {.name = "count", .prepare = keep_and_count, .run = count};
-const struct stage_descriptor rig_meet = {.name = "meet", .prepare = keep, .run = meet};
-const struct stage_descriptor rig_gate = {.name = "gate", .prepare = keep, .run = gate};
+const struct stage_descriptor rig_increment = {STAGE_UNLISTED("increment"), .prepare = keep, .run = increment};
+const struct stage_descriptor rig_jitter = {STAGE_UNLISTED("jitter"), .prepare = keep, .run = jitter};
+const struct stage_descriptor rig_count = {STAGE_UNLISTED("count"), .prepare = keep_and_count, .run = count};
+const struct stage_descriptor rig_meet = {STAGE_UNLISTED("meet"), .prepare = keep, .run = meet};
+const struct stage_descriptor rig_gate = {STAGE_UNLISTED("gate"), .prepare = keep, .run = gate};

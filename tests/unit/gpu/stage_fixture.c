@@ -21,15 +21,15 @@ static void *exact_memory(size_t bytes) {
 }
 
 static void set_values(const struct stage_descriptor *stage, const struct setting *settings, struct stage_value *values) {
-  for (unsigned i = 0; i < stage->parameter_count; i++) {
-    values[i] = (struct stage_value){.count = 1, .numbers = {stage->parameters[i].fallback}};
+  for (unsigned i = 0; i < stage->about->parameter_count; i++) {
+    values[i] = (struct stage_value){.count = 1, .numbers = {stage->about->parameters[i].fallback}};
   }
   for (; settings && settings->name; settings++) {
     unsigned i = 0;
-    while (i < stage->parameter_count && strcmp(stage->parameters[i].name, settings->name) != 0) {
+    while (i < stage->about->parameter_count && strcmp(stage->about->parameters[i].name, settings->name) != 0) {
       i++;
     }
-    ck_assert_msg(i < stage->parameter_count, "%s has no parameter `%s`", stage->name, settings->name);
+    ck_assert_msg(i < stage->about->parameter_count, "%s has no parameter `%s`", stage->about->name, settings->name);
     values[i] = (struct stage_value){.given = true, .count = settings->count};
     memcpy(values[i].numbers, settings->numbers, sizeof settings->numbers);
   }
@@ -120,6 +120,6 @@ const char *fixture_problem(const struct stage_descriptor *stage, struct frame_f
   if (prepare(&plan, stage, format, (struct frame_format){0}, settings, problem)) {
     return NULL;
   }
-  ck_assert_msg(problem[0] != '\0', "%s refuses without a reason", stage->name);
+  ck_assert_msg(problem[0] != '\0', "%s refuses without a reason", stage->about->name);
   return problem;
 }

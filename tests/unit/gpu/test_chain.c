@@ -29,9 +29,9 @@ static bool give_too_much(struct stage_plan *plan, const struct stage_value *val
   return true;
 }
 
-static const struct stage_descriptor to_float = {.name = "to_float", .prepare = give_float};
-static const struct stage_descriptor gray_only = {.name = "gray_only", .prepare = take_gray};
-static const struct stage_descriptor huge = {.name = "huge", .prepare = give_too_much};
+static const struct stage_descriptor to_float = {STAGE_UNLISTED("to_float"), .prepare = give_float};
+static const struct stage_descriptor gray_only = {STAGE_UNLISTED("gray_only"), .prepare = take_gray};
+static const struct stage_descriptor huge = {STAGE_UNLISTED("huge"), .prepare = give_too_much};
 
 static struct gpu_chain *chain_of(const struct gpu_stage_request *requests, unsigned count, struct gpu_error *error) {
   struct frame_format format = format_image(PIXELS_GRAY, 10, 7);
@@ -44,7 +44,7 @@ static void assert_says(const struct gpu_error *error, const char *part) {
 
 START_TEST(formats_go_from_stage_to_stage) {
   struct gpu_error error;
-  struct gpu_chain *chain = chain_of((struct gpu_stage_request[]){{.stage = &gray_only}, {.stage = &to_float}}, 2, &error);
+  struct gpu_chain *chain = chain_of((struct gpu_stage_request[]){{.own = &gray_only}, {.own = &to_float}}, 2, &error);
   char text[FORMAT_TEXT];
   ck_assert_ptr_nonnull(chain);
   ck_assert_str_eq(format_describe(gpu_chain_output(chain), text), "float32[7,10]");
@@ -68,7 +68,7 @@ END_TEST
 
 START_TEST(a_mismatch_names_both_stages) {
   struct gpu_error error;
-  struct gpu_stage_request requests[] = {{.stage = &gray_only}, {.stage = &to_float}, {.stage = &gray_only}};
+  struct gpu_stage_request requests[] = {{.own = &gray_only}, {.own = &to_float}, {.own = &gray_only}};
   ck_assert_ptr_null(chain_of(requests, 3, &error));
   ck_assert_int_eq(error.stage, 2);
   ck_assert(!error.no_device);
@@ -83,7 +83,7 @@ END_TEST
 START_TEST(the_first_stage_is_held_against_the_source) {
   struct gpu_error error;
   struct frame_format format = format_image(PIXELS_RGB24, 4, 4);
-  ck_assert_ptr_null(gpu_chain_new(&format, &(struct gpu_stage_request){.stage = &gray_only}, 1, &error));
+  ck_assert_ptr_null(gpu_chain_new(&format, &(struct gpu_stage_request){.own = &gray_only}, 1, &error));
   ck_assert_int_eq(error.stage, 0);
   assert_says(&error, "stages[0] (gray_only)");
   assert_says(&error, "rgb24 4x4");
@@ -99,11 +99,11 @@ START_TEST(sizes_that_cannot_be_are_refused) {
   assert_says(&error, "gray 0x4");
   struct gpu_stage_request requests[GPU_MAX_STAGES + 1];
   for (int i = 0; i <= GPU_MAX_STAGES; i++) {
-    requests[i] = (struct gpu_stage_request){.stage = &gray_only};
+    requests[i] = (struct gpu_stage_request){.own = &gray_only};
   }
   ck_assert_ptr_null(chain_of(requests, GPU_MAX_STAGES + 1, &error));
   assert_says(&error, "17 stages");
-  requests[1].stage = &huge;
+  requests[1].own = &huge;
   ck_assert_ptr_null(chain_of(requests, 3, &error));
   ck_assert_int_eq(error.stage, 1);
   assert_says(&error, "too large");
@@ -113,9 +113,8 @@ END_TEST
 /* 70 bytes in (256), 280 out (512), scratch 300 (512): 1280 a slot; states of 8 and 300 bytes: 256 + 512, once. */
 START_TEST(device_bytes_add_up) {
   struct gpu_error error;
-  struct gpu_stage_request requests[] = {{.stage = &gray_only, .values[0].numbers[0] = 8},
-                                         {.stage = &gray_only, .values[0].numbers[0] = 300},
-                                         {.stage = &to_float}};
+  struct gpu_stage_request requests[] = {
+      {.own = &gray_only, .values[0].numbers[0] = 8}, {.own = &gray_only, .values[0].numbers[0] = 300}, {.own = &to_float}};
   struct gpu_chain *chain = chain_of(requests, 3, &error);
   ck_assert_ptr_nonnull(chain);
   ck_assert_uint_eq(gpu_chain_device_bytes(chain, 1), 1280 + 768);
@@ -129,9 +128,8 @@ END_TEST
 
 START_TEST(regions_are_aligned_and_apart) {
   struct gpu_error error;
-  struct gpu_stage_request requests[] = {{.stage = &gray_only, .values[0].numbers[0] = 8},
-                                         {.stage = &gray_only, .values[0].numbers[0] = 300},
-                                         {.stage = &to_float}};
+  struct gpu_stage_request requests[] = {
+      {.own = &gray_only, .values[0].numbers[0] = 8}, {.own = &gray_only, .values[0].numbers[0] = 300}, {.own = &to_float}};
   struct gpu_chain *chain = chain_of(requests, 3, &error);
   for (int ends = 0; ends < 2; ends++) {
     struct chain_layout layout;
@@ -159,12 +157,12 @@ static bool give_what_came(struct stage_plan *plan, const struct stage_value *va
   return true;
 }
 
-static const struct stage_descriptor bring_back = {.name = "bring_back", .prepare = give_what_came};
+static const struct stage_descriptor bring_back = {STAGE_UNLISTED("bring_back"), .prepare = give_what_came};
 
 START_TEST(what_came_in_has_a_place_of_its_own_where_a_stage_takes_it) {
   struct gpu_error error;
   struct chain_layout layout;
-  struct gpu_chain *chain = chain_of((struct gpu_stage_request[]){{.stage = &to_float}, {.stage = &bring_back}}, 2, &error);
+  struct gpu_chain *chain = chain_of((struct gpu_stage_request[]){{.own = &to_float}, {.own = &bring_back}}, 2, &error);
   ck_assert_ptr_nonnull(chain);
   ck_assert(format_equal(gpu_chain_output(chain), gpu_chain_input(chain)));
   chain_layout(chain, true, 1, &layout);
@@ -173,7 +171,7 @@ START_TEST(what_came_in_has_a_place_of_its_own_where_a_stage_takes_it) {
   chain_layout(chain, false, 1, &layout); /* pinned memory is nobody's to write to */
   ck_assert_uint_eq(layout.slot_bytes, layout.input);
   gpu_chain_free(chain);
-  chain = chain_of((struct gpu_stage_request[]){{.stage = &to_float}}, 1, &error);
+  chain = chain_of((struct gpu_stage_request[]){{.own = &to_float}}, 1, &error);
   chain_layout(chain, true, 1, &layout);
   ck_assert_uint_eq(layout.input, layout.buffer[0]);
   gpu_chain_free(chain);
@@ -182,7 +180,7 @@ END_TEST
 
 START_TEST(a_tensor_has_the_view_of_its_image) {
   struct gpu_error error;
-  struct gpu_chain *chain = chain_of((struct gpu_stage_request[]){{.stage = &gray_only}, {.stage = &to_float}}, 2, &error);
+  struct gpu_chain *chain = chain_of((struct gpu_stage_request[]){{.own = &gray_only}, {.own = &to_float}}, 2, &error);
   const struct frame_view *view = &gpu_chain_output(chain)->view;
   ck_assert_uint_eq(view->width, 10);
   ck_assert_uint_eq(view->picture_height, 7);
@@ -199,11 +197,11 @@ static bool give_twice_the_width(struct stage_plan *plan, const struct stage_val
   return true;
 }
 
-static const struct stage_descriptor twice = {.name = "twice", .prepare = give_twice_the_width};
+static const struct stage_descriptor twice = {STAGE_UNLISTED("twice"), .prepare = give_twice_the_width};
 
 START_TEST(an_image_of_another_size_shows_all_of_the_one_before) {
   struct gpu_error error;
-  struct gpu_chain *chain = chain_of((struct gpu_stage_request[]){{.stage = &twice}, {.stage = &twice}}, 2, &error);
+  struct gpu_chain *chain = chain_of((struct gpu_stage_request[]){{.own = &twice}, {.own = &twice}}, 2, &error);
   const struct frame_view *view = &gpu_chain_output(chain)->view;
   ck_assert_uint_eq(view->width, 40);
   ck_assert_uint_eq(view->picture_width, 10);

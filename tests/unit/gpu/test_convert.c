@@ -178,6 +178,7 @@ static void check_pair(size_t from, size_t to, uint32_t width, uint32_t height, 
   }
   fixture_run(&fixture);
   ck_assert_int_eq(fixture.plan.output.pixels, formats[to]);
+  ck_assert_str_eq(convert_about.parameters[0].choices[to], pixel_format_names[formats[to]]);
   struct picture in = {fixture.plan.input, fixture.input, matrix == MATRIX_BT709, range == RANGE_FULL};
   struct picture out = {fixture.plan.output, fixture.output, in.bt709, in.full};
   for (size_t y = 0; y < height; y++) {

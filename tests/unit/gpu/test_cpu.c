@@ -128,7 +128,7 @@ static void hand(struct stage_call *call) {
 }
 
 static const struct stage_descriptor handing = {
-    .name = "handing", .prepare = keep_format, .joins = joins, .join = join, .leave = leave, .hand = hand};
+    STAGE_UNLISTED("handing"), .prepare = keep_format, .joins = joins, .join = join, .leave = leave, .hand = hand};
 
 START_TEST(a_stage_knows_how_long_it_may_keep_a_frame) {
   const struct stage_descriptor *const stages[] = {&handing, NULL};

@@ -133,7 +133,7 @@ static bool prepare_note(struct stage_plan *plan, const struct stage_value *valu
   return true;
 }
 
-static const struct stage_descriptor note_stage = {.name = "note", .prepare = prepare_note, .run = note};
+static const struct stage_descriptor note_stage = {STAGE_UNLISTED("note"), .prepare = prepare_note, .run = note};
 
 /* A session's first frame comes too late, and the second takes its place as such; one in time is computed. */
 START_TEST(late_frames_are_left_out) {

@@ -16,7 +16,7 @@ static struct rig rig;
 static void open_faulty(enum fault_kind kind, unsigned at, unsigned every, const struct stage_descriptor *then) {
   struct gpu_error error;
   struct frame_format format = format_image(PIXELS_GRAY, 16, 4);
-  struct gpu_stage_request requests[2] = {{.stage = stage_find("fault")}, {.stage = then}};
+  struct gpu_stage_request requests[2] = {{.stage = stage_about_find("fault")}, {.own = then}};
   ck_assert_ptr_nonnull(requests[0].stage);
   requests[0].values[0].numbers[0] = kind;
   requests[0].values[1].numbers[0] = at;

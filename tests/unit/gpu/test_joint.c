@@ -121,7 +121,7 @@ END_TEST
 
 START_TEST(a_stage_with_a_state_is_refused) {
   const struct frame_format format = format_tensor(ELEMENT_UINT8, (uint64_t[]){RIG_WIDTH}, 1);
-  const struct gpu_stage_request requests[] = {{.stage = &rig_increment}, {.stage = &rig_count}};
+  const struct gpu_stage_request requests[] = {{.own = &rig_increment}, {.own = &rig_count}};
   const struct gpu_options options = {0};
   join_devices(2, &rig_increment);
   struct gpu_chain *chain = gpu_chain_new(&format, requests, 2, &error);

@@ -55,12 +55,11 @@ START_TEST(special_floats_equal_only_themselves) {
 }
 END_TEST
 
-static bool is_taken(const struct stage_descriptor *stage, const struct frame_format *format,
-                     const struct stage_value *values) {
+static bool is_taken(const struct stage_about *stage, const struct frame_format *format, const struct stage_value *values) {
   char problem[STAGE_TEXT];
-  struct stage_plan plan = {.stage = stage, .input = *format, .source = format_image(PIXELS_GRAY, 64, 48)};
+  struct stage_plan plan = {.stage = stage_of(stage), .input = *format, .source = format_image(PIXELS_GRAY, 64, 48)};
   plan.input.meaning = MEANING_BOXES; /* for draw, which detect leads to */
-  return stage->prepare(&plan, values, problem);
+  return plan.stage->prepare(&plan, values, problem);
 }
 
 static bool same_values(const struct stage_value *a, const struct stage_value *b) {
@@ -73,7 +72,7 @@ START_TEST(cases_reach_every_choice_of_every_stage) {
   struct frame_format formats[CASES_MAX_FORMATS];
   const struct cases_size size = {64, 48, CASES_SMALL};
   unsigned format_count = cases_formats(&size, formats);
-  for (const struct stage_descriptor *const *stage = stage_descriptors; *stage; stage++) {
+  for (const struct stage_about *const *stage = stage_abouts; *stage; stage++) {
     unsigned set_count = cases_values(*stage, &size, 1, sets);
     for (unsigned p = 0; p < (*stage)->parameter_count; p++) {
       const struct stage_parameter *parameter = (*stage)->parameters + p;
@@ -95,7 +94,7 @@ END_TEST
 START_TEST(cases_have_whole_parts_of_the_size_with_every_filter) {
   static struct stage_value sets[CASES_MAX_SETS][STAGE_MAX_PARAMETERS];
   const struct cases_size size = {64, 48, CASES_SMALL};
-  unsigned count = cases_values(stage_find("resize"), &size, 1, sets);
+  unsigned count = cases_values(stage_about_find("resize"), &size, 1, sets);
   unsigned seen[3] = {0};
   for (unsigned i = 0; i < count; i++) {
     unsigned share = (unsigned)(64 / sets[i][0].numbers[0]);
@@ -111,7 +110,7 @@ END_TEST
 
 START_TEST(a_seed_always_gives_the_same_case) {
   static struct stage_value sets[3][CASES_MAX_SETS][STAGE_MAX_PARAMETERS];
-  const struct stage_descriptor *stage = stage_find("affine");
+  const struct stage_about *stage = stage_about_find("affine");
   const struct cases_size size = {64, 48, CASES_SMALL};
   struct frame_format format = format_tensor(ELEMENT_FLOAT32, (uint64_t[]){1000}, 1);
   float frames[3][1000];

@@ -27,7 +27,7 @@ static unsigned count_choices(const struct stage_parameter *parameter) {
   return count;
 }
 
-static void check_parameter(const struct stage_descriptor *stage, const struct stage_parameter *parameter) {
+static void check_parameter(const struct stage_about *stage, const struct stage_parameter *parameter) {
   ck_assert_msg(is_word(parameter->name), "%s: '%s'", stage->name, parameter->name);
   ck_assert_msg(is_sentence(parameter->help), "%s.%s: help is no sentence", stage->name, parameter->name);
   ck_assert_msg((parameter->type == STAGE_CHOICE) == (parameter->choices != NULL), "%s.%s: choices", stage->name,
@@ -46,33 +46,38 @@ static void check_parameter(const struct stage_descriptor *stage, const struct s
                 "%s.%s: the default is out of bounds", stage->name, parameter->name);
 }
 
-START_TEST(descriptors_are_complete) {
-  for (const struct stage_descriptor *const *entry = stage_descriptors; *entry; entry++) {
-    const struct stage_descriptor *stage = *entry;
-    ck_assert_msg(is_word(stage->name), "'%s'", stage->name);
-    ck_assert_msg(is_sentence(stage->help), "%s: help is no sentence", stage->name);
+START_TEST(stages_are_complete) {
+  unsigned count = 0;
+  for (; stage_abouts[count]; count++) {
+    const struct stage_about *about = stage_abouts[count];
+    const struct stage_descriptor *stage = stage_descriptors[count];
+    ck_assert_msg(is_word(about->name), "'%s'", about->name);
+    ck_assert_msg(is_sentence(about->help), "%s: help is no sentence", about->name);
+    ck_assert_msg(stage && stage->about == about && stage_of(about) == stage, "%s is not computed by its own code",
+                  about->name);
     ck_assert(stage->prepare && stage->run);
 #ifdef FRAMED_CUDA
-    ck_assert_msg(stage->enqueue != NULL, "%s has no kernel", stage->name);
+    ck_assert_msg(stage->enqueue != NULL, "%s has no kernel", about->name);
 #endif
-    ck_assert_uint_le(stage->parameter_count, STAGE_MAX_PARAMETERS);
-    for (unsigned i = 0; i < stage->parameter_count; i++) {
-      check_parameter(stage, &stage->parameters[i]);
+    ck_assert_uint_le(about->parameter_count, STAGE_MAX_PARAMETERS);
+    for (unsigned i = 0; i < about->parameter_count; i++) {
+      check_parameter(about, &about->parameters[i]);
       for (unsigned j = 0; j < i; j++) {
-        ck_assert_str_ne(stage->parameters[i].name, stage->parameters[j].name);
+        ck_assert_str_ne(about->parameters[i].name, about->parameters[j].name);
       }
     }
   }
+  ck_assert_ptr_null(stage_descriptors[count]);
 }
 END_TEST
 
 START_TEST(stages_are_found_by_name) {
-  for (const struct stage_descriptor *const *entry = stage_descriptors; *entry; entry++) {
-    ck_assert_msg(stage_find((*entry)->name) == *entry, "there are two stages %s", (*entry)->name);
+  for (const struct stage_about *const *entry = stage_abouts; *entry; entry++) {
+    ck_assert_msg(stage_about_find((*entry)->name) == *entry, "there are two stages %s", (*entry)->name);
   }
-  ck_assert_ptr_nonnull(stage_find("affine"));
-  ck_assert_ptr_null(stage_find("affin"));
-  ck_assert_ptr_null(stage_find(""));
+  ck_assert_ptr_nonnull(stage_about_find("affine"));
+  ck_assert_ptr_null(stage_about_find("affin"));
+  ck_assert_ptr_null(stage_about_find(""));
 }
 END_TEST
 
@@ -81,7 +86,7 @@ Suite *stages_suite(void);
 Suite *stages_suite(void) {
   Suite *suite = suite_create("stages");
   TCase *group = tcase_create("table");
-  tcase_add_test(group, descriptors_are_complete);
+  tcase_add_test(group, stages_are_complete);
   tcase_add_test(group, stages_are_found_by_name);
   suite_add_tcase(suite, group);
   return suite;

@@ -146,10 +146,10 @@ START_TEST(the_vocabulary_has_every_stage_and_format) {
   const struct config_vocabulary *words = formats_words(vocabulary);
   unsigned wrong = 0;
   for (unsigned i = 0; i < words->stage_count; i++) {
-    wrong += strcmp(words->stages[i].name, stage_descriptors[i]->name) != 0;
-    wrong += words->stages[i].parameter_count != stage_descriptors[i]->parameter_count;
+    wrong += strcmp(words->stages[i].name, stage_abouts[i]->name) != 0;
+    wrong += words->stages[i].parameter_count != stage_abouts[i]->parameter_count;
   }
-  ck_assert_ptr_null(stage_descriptors[words->stage_count]);
+  ck_assert_ptr_null(stage_abouts[words->stage_count]);
   for (unsigned i = 0; i + 1 < PIXELS_COUNT; i++) {
     const struct config_format format = {.pixels = i, .width = 1, .height = 1};
     wrong += strcmp(words->pixels[i], pixel_format_names[formats_format(&format).pixels]) != 0;

@@ -70,7 +70,7 @@ struct gpu_chain *engine_chain(size_t frame_bytes, const char *stage, const char
   struct gpu_error error;
   const uint64_t shape[] = {frame_bytes / sizeof(float)};
   struct frame_format format = format_tensor(ELEMENT_FLOAT32, shape, 1);
-  struct gpu_stage_request request = {.stage = stage_find(stage)};
+  struct gpu_stage_request request = {.stage = stage_about_find(stage)};
   if (!request.stage) {
     problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "there is no stage '%s'", stage);
     return NULL;

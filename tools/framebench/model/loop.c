@@ -23,7 +23,7 @@ static struct model *open_model(const struct loop_setup *setup, struct gpu_error
 static bool open_chain(struct loop *loop, const struct loop_setup *setup, struct problem *problem) {
   struct gpu_error error = {0};
   loop->model = open_model(setup, &error);
-  const struct gpu_stage_request request = {.stage = stage_find("model"), .resource = loop->model, .users = setup->slots};
+  const struct gpu_stage_request request = {.stage = stage_about_find("model"), .resource = loop->model, .users = setup->slots};
   loop->chain = loop->model ? gpu_chain_new(&model_input(loop->model)->format, &request, 1, &error) : NULL;
   return loop->chain || options_gpu_problem(&error, problem);
 }

@@ -62,7 +62,7 @@ static struct gpu_chain *model_chain(const char *file, unsigned users, struct mo
   struct gpu_chain *chain = NULL;
   *opened = model_open(&settings, &error);
   if (*opened) {
-    const struct gpu_stage_request request = {.stage = stage_find("model"), .resource = *opened, .users = users};
+    const struct gpu_stage_request request = {.stage = stage_about_find("model"), .resource = *opened, .users = users};
     chain = gpu_chain_new(&model_input(*opened)->format, &request, 1, &error);
   }
   if (!chain) {

@@ -31,7 +31,7 @@ static bool enqueue(const struct track *track, unsigned number, struct problem *
   }
   const struct stage_call call = {
       .input = input, .output = output, .scratch = track->scratch, .state = track->state, .sequence = number, .restart = false};
-  return cuda_try((cudaError_t)track->plan->stage->enqueue(track->plan, &call, track->stream), track->plan->stage->name,
+  return cuda_try((cudaError_t)track->plan->stage->enqueue(track->plan, &call, track->stream), track->plan->stage->about->name,
                   problem);
 }
 

@@ -83,7 +83,7 @@ static float detector_says(unsigned candidate, unsigned column, unsigned first_c
 }
 
 bool stage_list_fill(const struct stage_plan *plan, float *frame) {
-  if (strcmp(plan->stage->name, "detect") != 0) {
+  if (strcmp(plan->stage->about->name, "detect") != 0) {
     return false;
   }
   const uint64_t *sides = plan->input.shape + 1;
@@ -146,7 +146,7 @@ static bool parse(const char *text, const struct frame_format *format, struct gp
   if (settings) {
     *settings++ = '\0';
   }
-  request->stage = stage_find(copy);
+  request->stage = stage_about_find(copy);
   for (unsigned i = 0; request->stage && i < request->stage->parameter_count; i++) {
     request->values[i] = (struct stage_value){.count = 1, .numbers = {request->stage->parameters[i].fallback}};
   }
