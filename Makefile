@@ -469,7 +469,7 @@ $(bare_nats): $(call objects,tests/bench/bare_nats.c)
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(shell pkg-config --libs $(nats) 2>/dev/null)
 
-bench-link: programs $(bare_nats) ## measures framed-link under trouble and beside a bare client of NATS, in ten minutes; PARTS='rate latency trouble redelivery leader' chooses
+bench-link: programs $(bare_nats) ## measures framed-link under trouble and beside a bare client of NATS, in ten minutes; PARTS='rate latency trouble redelivery leader sync' chooses, sync being left out otherwise
 	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tests/bench/link.py --programs $(bin) $(if $(PARTS),--parts '$(PARTS)') $(ARGUMENTS)
 
 # -- installation -----------------------------------------------------------------------------------------------------

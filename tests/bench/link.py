@@ -3,7 +3,8 @@
 
     link.py [--programs build] [--parts 'rate trouble …'] [--json] [--quick]
 
-Parts: rate (results and frames of a queue, over bare-nats in rounds that take turns), latency (a daemon's p99 while the broker is in
+Parts: rate (results and frames of a queue, over bare-nats in rounds that take turns), sync (results with sync_interval: always
+over the server's default, if it knows that; only where it is named), latency (a daemon's p99 while the broker is in
 trouble, over the same without a link), trouble (two boxes share a queue; boxes and server are killed, networks cut), redelivery
 (how long frames of a box that dies wait), leader (of three servers, killed under load). Needs nats-server, and for networks of
 the boxes' own the right to make them. As a document, `framebench report` reads it.
@@ -20,13 +21,14 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PARTS = ("rate", "latency", "trouble", "redelivery", "leader")
+USUAL = ("rate", "latency", "trouble", "redelivery", "leader")
+PARTS = (*USUAL, "sync")
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build", help="the folder with framed in it")
-    parser.add_argument("--parts", default=" ".join(PARTS), help="which, and in which order")
+    parser.add_argument("--parts", default=" ".join(USUAL), help="which, and in which order")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--seed", type=int, default=1, help="of the order of faults")
     parser.add_argument("--quick", action="store_true", help="a tenth of everything, to see that it works")
@@ -55,6 +57,8 @@ def part(name, place, say):
     if name == "rate":
         yield from link_rates.rate(place, programs, rounds=2 if quick else 7, results=5000 if quick else 40000,
                                    frames=20 if quick else 100)
+    elif name == "sync":
+        yield from link_rates.sync(place, rounds=2 if quick else 7, count=1000 if quick else 4000)
     elif name == "latency":
         yield from link_rates.latency(place, programs, windows=2 if quick else 15)
     elif name == "trouble":
@@ -76,7 +80,7 @@ def target(row):
 
 
 def say_row(row):
-    bound = f"at most {row['at_most']}" if "at_most" in row else f"at least {row['at_least']}"
+    bound = f"at most {row['at_most']}" if "at_most" in row else f"at least {row['at_least']}" if "at_least" in row else "no bound"
     return f"{row['what']}: {row['value']:g} ({bound}); {row['more']}"
 
 
@@ -98,7 +102,7 @@ def main():
             except (RuntimeError, AssertionError, TimeoutError, OSError) as error:
                 sys.exit(f"{said.getvalue()[-4000:]}\nlink.py: {name}: {error}")
     if GIVEN.json:
-        json.dump(counting.document("link", rows, [target(row) for row in rows]), sys.stdout, indent=1)
+        json.dump(counting.document("link", rows, [target(row) for row in rows if "at_most" in row or "at_least" in row]), sys.stdout, indent=1)
         print()
 
 

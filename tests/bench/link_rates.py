@@ -13,7 +13,7 @@ import threading
 import time
 
 from harness import Background, Daemon, pipeline, wait_until
-from harness.nats import Link, Server
+from harness.nats import DURABLE, Link, Server, version
 
 SMALL = 1024
 NV12 = {"pixels": "nv12", "width": 1920, "height": 1080}
@@ -64,9 +64,9 @@ class Profile:
         return f"{shares} us of a processor a result, so at most {os.cpu_count() * 1e6 / self.total():.0f}/s"
 
 
-def link_results(nats, daemon, count):
+def link_results(nats, daemon, count, size=SMALL):
     """Seconds from the first frame to the last result in the stream."""
-    frames = bytes(SMALL * count)
+    frames = bytes(size * count)
     with daemon.producer() as producer:
         begin = time.monotonic()
         sending = Background(producer.send, frames)
@@ -102,6 +102,34 @@ def small_results(place, programs, rounds, count):
         yield {"what": f"1 KiB results, link over bare client with {in_flight} in flight",
                "value": median_ratio(seconds[in_flight], seconds["link"]), "at_least": 0.9,
                "more": f"{more}; link: {profiles['link']}; bare: {profiles[in_flight]}"}
+
+
+def synced_results(place, rounds, count, size):
+    """What it costs that results are on the server's disk when they are acknowledged: two servers, which take turns."""
+    entry = pipeline({"dtype": "uint8", "shape": [size]}, sink={"protocol": "native"}, slots=SLOTS)
+    seconds = {"default": [], "always": []}
+    with contextlib.ExitStack() as stack:
+        servers = {kind: stack.enter_context(Server(place, kind, durable=kind == "always")) for kind in seconds}
+        daemon = stack.enter_context(Daemon(place, {"cam0": entry}, log={"level": "error"}))
+        for turn in range(rounds):
+            for kind in list(seconds)[::-1 if turn % 2 else 1]:
+                with servers[kind].client() as nats, \
+                        Link(daemon, servers[kind], sinks={"cam0": {"stream": "RESULTS", "overload": "block"}}) as link:
+                    link.wait_up()
+                    nats.ask("STREAM.PURGE.RESULTS")
+                    seconds[kind].append(link_results(nats, daemon, count, size))
+    rates = {kind: count / statistics.median(each) for kind, each in seconds.items()}
+    yield {"what": f"{size >> 10} KiB results, sync_interval: always over the default", "value": median_ratio(seconds["default"], seconds["always"]),
+           "more": f"{rates['always']:.0f}/s over {rates['default']:.0f}/s; {rounds} rounds of {count}; nats-server {'.'.join(map(str, version()))}"}
+
+
+def sync(place, rounds, count):
+    if version() < DURABLE:
+        raise RuntimeError(f"nats-server {'.'.join(map(str, version()))} does not know sync_interval; 2.10 does")
+    for size in (SMALL, 64 * SMALL):
+        folder = place / str(size)
+        folder.mkdir()
+        yield from synced_results(folder, rounds, count if size == SMALL else count // 4, size)
 
 
 # -- frames of a queue ---------------------------------------------------------------------------------------------------------

@@ -207,7 +207,7 @@ def under_load(server, boxes, frames, faults, say):
 def trouble(place, frames, kills, cuts, restarts, seed, say):
     """Two boxes share a queue of so many frames while they, their networks and the server fail, in any order."""
     chance = random.Random(seed)
-    with Network(2) as network, Server(place, host=network.address) as server:
+    with Network(2) as network, Server(place, durable=True, host=network.address) as server:
         with server.client() as nats:
             make_streams(nats)
             fill(nats, frames)

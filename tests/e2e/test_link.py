@@ -26,6 +26,12 @@ def server(place):
         yield server
 
 
+@pytest.fixture
+def durable(place):
+    with Server(place, durable=True) as server:
+        yield server
+
+
 def entry(protocol="raw", size=SIZE, sink=None, **keys):
     return pipeline({"dtype": "uint8", "shape": [size]}, source={"protocol": protocol}, sink={**NATIVE, **(sink or {})}, **keys)
 
@@ -84,32 +90,32 @@ def through(daemon, nats, frames, faults):
     daemon.account(came=frames, emitted=frames)
 
 
-def test_a_link_that_is_killed_loses_nothing(place, server):
-    with Daemon(place, {"cam0": entry(slots=4)}) as daemon, Link(daemon, server, **block()) as link, server.client() as nats:
+def test_a_link_that_is_killed_loses_nothing(place, durable):
+    with Daemon(place, {"cam0": entry(slots=4)}) as daemon, Link(daemon, durable, **block()) as link, durable.client() as nats:
         def again():
             link.kill()
             link.start()
         through(daemon, lambda: nats, 4000, [again] * 4)
 
 
-def test_a_server_that_is_killed_loses_nothing(place, server):
-    with Daemon(place, {"cam0": entry(slots=4)}) as daemon, Link(daemon, server, **block()) as link:
+def test_a_server_that_is_killed_loses_nothing(place, durable):
+    with Daemon(place, {"cam0": entry(slots=4)}) as daemon, Link(daemon, durable, **block()) as link:
         def again():
-            server.kill()
-            server.start()
+            durable.kill()
+            durable.start()
 
         class Fresh:
             def __getattr__(self, name):
                 def ask(*arguments):
-                    with server.client() as nats:
+                    with durable.client() as nats:
                         return getattr(nats, name)(*arguments)
                 return ask
         through(daemon, Fresh, 4000, [again] * 3)
         assert "no broker" in link.log and link.log.count("connected to the broker") == 4
 
 
-def test_a_daemon_that_begins_anew_loses_nothing_that_came_in(place, server):
-    with Daemon(place, {"cam0": entry(slots=4)}) as daemon, Link(daemon, server, **block()) as link, server.client() as nats:
+def test_a_daemon_that_begins_anew_loses_nothing_that_came_in(place, durable):
+    with Daemon(place, {"cam0": entry(slots=4)}) as daemon, Link(daemon, durable, **block()) as link, durable.client() as nats:
         for life in range(1, 4):
             with daemon.producer() as producer:
                 producer.send(numbered(100, SIZE).tobytes())

@@ -26,7 +26,7 @@ def stored_in(nats, stream):
 
 def test_results_go_to_a_new_stream_and_none_is_lost(place):
     entries = {name: pipeline(FORMAT, slots=4, sink={"protocol": "native"}) for name in ("cam0", "cam1")}
-    with Server(place) as server, Daemon(place, entries) as daemon, server.client() as nats:
+    with Server(place, durable=True) as server, Daemon(place, entries) as daemon, server.client() as nats:
         old = {"cam0": {"stream": "RESULTS", "overload": "block"}}
         with Link(daemon, server, sinks=old) as link, daemon.producer() as producer:
             sending = Background(producer.send, numbered(FRAMES, SIZE).tobytes())
@@ -57,7 +57,7 @@ def test_a_wrong_file_changes_nothing(place):
 def test_frames_of_a_queue_are_done_once_over_a_reload(place):
     """Frames that are on their way to the source when it ends are computed, and wait for no `ack_wait`."""
     entry = pipeline(FORMAT, source={"protocol": "native"}, sink={"protocol": "native"}, overload="block", slots=4)
-    with Server(place) as server, Daemon(place, {"cam0": entry}) as daemon, server.client() as nats:
+    with Server(place, durable=True) as server, Daemon(place, {"cam0": entry}) as daemon, server.client() as nats:
         queue = {"cam0": {"stream": "FRAMES", "consumer": "workers", "ack_wait": "60s"}}
         with Link(daemon, server, sinks={"cam0": {"stream": "RESULTS", "overload": "block"}}, sources=queue) as link:
             link.wait_up("source")

@@ -140,9 +140,9 @@ def test_a_frame_that_no_box_ends_is_a_dead_letter(place, server):
             daemon.settled = True
 
 
-def test_a_queue_whose_server_is_killed_empties(place, server):
+def test_a_queue_whose_server_is_killed_empties(place):
     """What it had removed comes back with it, what it had not counts as delivered, and what is gone is delivered again."""
-    with Daemon(place, {"cam0": entry(slots=4, stages=[slow_stage(2)])}) as daemon:
+    with Server(place, durable=True) as server, Daemon(place, {"cam0": entry(slots=4, stages=[slow_stage(2)])}) as daemon:
         with server.client() as nats:
             queue(nats, 250)
         with Link(daemon, server, sources=source(ack_wait="1s", deliver=100), sinks=sink()) as link:

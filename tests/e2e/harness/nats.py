@@ -2,10 +2,12 @@
 
 import base64
 import contextlib
+import functools
 import itertools
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -20,6 +22,7 @@ from harness.waiting import limit, wait_until
 
 SERVER = shutil.which("nats-server", path=f"{os.environ['PATH']}:{pathlib.Path(__file__).parents[3] / 'build'}")
 LINK = BINARY.with_name("framed-link")
+DURABLE = (2, 10, 0)  # the first version that knows sync_interval
 
 needs_nats = [
     pytest.mark.skipif(not SERVER, reason="no nats-server: tools/setup.sh check could not install it"),
@@ -27,19 +30,34 @@ needs_nats = [
 ]
 
 
-class Server:
-    """nats-server with JetStream on a port of its own, which stays the same when it is killed and starts again."""
+@functools.cache
+def version():
+    """Of nats-server, as numbers."""
+    text = subprocess.run([SERVER, "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(int(number) for number in re.search(r"v(\d+)\.(\d+)\.(\d+)", text).groups())
 
-    def __init__(self, place, name="nats", **keys):
+
+class Server:
+    """nats-server with JetStream on a port of its own, which stays the same when it is killed and starts again.
+
+    A durable one has on its disk what it acknowledges. A version before 2.10 cannot: it runs with its defaults, as is said.
+    """
+
+    def __init__(self, place, name="nats", durable=False, **keys):
         self.folder = place / name
         self.folder.mkdir()
+        jetstream = {"store_dir": str(self.folder)}
+        if durable and version() >= DURABLE:
+            jetstream["sync_interval"] = "always"
+        elif durable:
+            print(f"nats-server {'.'.join(map(str, version()))} does not know sync_interval: what it acknowledges is in memory first")
         self.host = keys.get("host", "127.0.0.1")
         with socket.socket() as free:
             free.bind((self.host, 0))
             self.port = free.getsockname()[1]
         self.file = self.folder / "server.json"
         self.file.write_text(json.dumps({"host": self.host, "port": self.port, "max_payload": 8 << 20,
-                                         "jetstream": {"store_dir": str(self.folder)}, **keys}))
+                                         "jetstream": jetstream, **keys}))
         self.url = f"nats://{self.host}:{self.port}"
         self.process = None
 
