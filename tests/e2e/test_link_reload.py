@@ -25,21 +25,23 @@ def stored_in(nats, stream):
 
 
 def test_results_go_to_a_new_stream_and_none_is_lost(place):
-    entries = {name: pipeline(FORMAT, slots=4, sink={"protocol": "native"}) for name in ("cam0", "cam1")}
+    entries = {name: pipeline(FORMAT, slots=4, sink={"protocol": "native"}) for name in ("cam0", "cam1", "cam2")}
     with Server(place, durable=True) as server, Daemon(place, entries) as daemon, server.client() as nats:
-        old = {"cam0": {"stream": "RESULTS", "overload": "block"}}
-        with Link(daemon, server, sinks=old) as link, daemon.producer() as producer:
+        stays = {"stream": "OTHER", "subject": "other.cam2", "socket": str(daemon.path("cam2", "sink"))}
+        with Link(daemon, server, sinks={"cam0": {"stream": "RESULTS", "overload": "block"}, "cam2": stays}) as link, \
+                daemon.producer() as producer:
             sending = Background(producer.send, numbered(FRAMES, SIZE).tobytes())
             wait_until(lambda: nats.stored("RESULTS") > FRAMES // 20, "some are stored", 40)
             new = {name: {"stream": "OTHER", "subject": f"other.{name}", "socket": str(daemon.path(name, "sink"))}
                    for name in ("cam0", "cam1")}
-            reload(link, sinks=new)
+            reload(link, sinks={**new, "cam2": stays})
             sending.join(60)
             wait_until(lambda: nats.stored("RESULTS") + nats.stored("OTHER") >= FRAMES, "all are stored", 40)
             daemon.account(came=FRAMES, emitted=FRAMES)
             link.wait_up(name="cam1")
             before, after = stored_in(nats, "RESULTS"), stored_in(nats, "OTHER")
             assert before and after and sorted(before + after) == list(range(FRAMES))
+            assert "reload: 1 links stopped" in link.log and link.log.count("sink cam2: connected to pipeline") == 1
 
 
 def test_a_wrong_file_changes_nothing(place):
@@ -64,7 +66,7 @@ def test_frames_of_a_queue_are_done_once_over_a_reload(place):
             for number, frame in enumerate(numbered(300, SIZE)):
                 nats.put("frames.cam0", frame.tobytes())
                 if number in (60, 180):
-                    link.process.send_signal(signal.SIGHUP)
+                    reload(link, sources={"cam0": {**json.loads(link.file.read_text())["sources"]["cam0"], "deliver": number}})
             wait_until(lambda: nats.stored("RESULTS") >= 300, lambda: f"all are stored: {nats.state('RESULTS')}", 40)
             wait_until(lambda: nats.stored("FRAMES") == 0, "all are done", 20)
             assert nats.stored("RESULTS") == 300 and link.log.count("reload: ") == 2

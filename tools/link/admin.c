@@ -18,26 +18,6 @@ static bool say(char why[BROKER_TEXT], const char *what, const char *name, natsS
   return false;
 }
 
-static bool has_subject(const char **subjects, int count, const char *subject) {
-  for (int i = 0; i < count; i++) {
-    if (strcmp(subjects[i], subject) == 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
-/* The subjects of all links with this stream behind the `count` that are there; at most SETTINGS_LINKS. */
-static int gather(const struct settings *settings, const char *stream, const char **subjects, int count) {
-  for (unsigned i = 0; i < settings->link_count && count < SETTINGS_LINKS; i++) {
-    const struct link_settings *link = &settings->links[i];
-    if (link->stream && strcmp(link->stream, stream) == 0 && !has_subject(subjects, count, link->subject)) {
-      subjects[count++] = link->subject;
-    }
-  }
-  return count;
-}
-
 /* Whether a subject of the stream, which may have wildcards, takes the link's. */
 static bool takes(const char *pattern, const char *subject) {
   while (*pattern && *subject) {
@@ -54,25 +34,24 @@ static bool takes(const char *pattern, const char *subject) {
   return !*pattern && !*subject;
 }
 
-static bool is_taken(const jsStreamConfig *config, const char *subject) {
-  for (int i = 0; i < config->SubjectsLen; i++) {
-    if (takes(config->Subjects[i], subject)) {
-      return true;
-    }
+static bool is_taken(const char **subjects, int count, const char *subject) {
+  int i = 0;
+  while (i < count && !takes(subjects[i], subject)) {
+    i++;
   }
-  return false;
+  return i < count;
 }
 
-/* Whether a link of this file, or as a sink's says of another box, takes frames out of the stream: then it is a work queue,
- * whichever of its links makes it. */
-static bool is_queue(const struct settings *settings, const char *stream) {
+/* Puts the subjects of all links with this stream behind the `count` that are there and do not take them. There is room for
+ * SETTINGS_LINKS more. */
+static int gather(const struct settings *settings, const char *stream, const char **subjects, int count) {
   for (unsigned i = 0; i < settings->link_count; i++) {
     const struct link_settings *link = &settings->links[i];
-    if ((link->is_source || link->is_queue) && link->stream && strcmp(link->stream, stream) == 0) {
-      return true;
+    if (link->stream && strcmp(link->stream, stream) == 0 && !is_taken(subjects, count, link->subject)) {
+      subjects[count++] = link->subject;
     }
   }
-  return false;
+  return count;
 }
 
 /* -- what is to be said of a stream ------------------------------------------------------------------------------------ */
@@ -110,7 +89,7 @@ static void judge_stream(struct broker *broker, const jsStreamInfo *info, const 
   bool full = config->MaxMsgs > 0 || config->MaxBytes > 0 || config->MaxMsgsPerSubject > 0;
   broker->queue = config->Retention == js_WorkQueuePolicy;
   broker->stream_made = info->Created;
-  broker->keeps = is_queue(broker->settings, link->stream) && config->Retention == js_LimitsPolicy && !has_bounds(config);
+  broker->keeps = link->is_queue && config->Retention == js_LimitsPolicy && !has_bounds(config);
   broker->discards = broker->queue && full && config->Discard == js_DiscardOld;
   broker->advice = (config->Replicas <= 1 && is_clustered(info->Cluster) ? 1U << ADVICE_ONE_COPY : 0) |
                    (has_bounds(config) || broker->keeps ? 0 : 1U << ADVICE_NO_BOUNDS);
@@ -128,19 +107,6 @@ static bool take_stream(struct broker *broker, const jsStreamInfo *info, const s
 }
 
 /* -- making it --------------------------------------------------------------------------------------------------------- */
-
-/* What the links with this stream say of it: the most of each. */
-static void set_bounds(const struct settings *settings, const char *stream, jsStreamConfig *config) {
-  for (unsigned i = 0; i < settings->link_count; i++) {
-    const struct link_settings *link = &settings->links[i];
-    if (link->stream && strcmp(link->stream, stream) == 0) {
-      config->Replicas = link->replicas > config->Replicas ? link->replicas : config->Replicas;
-      config->MaxBytes = link->most > config->MaxBytes ? link->most : config->MaxBytes;
-      config->MaxAge = link->keep_ns > config->MaxAge ? link->keep_ns : config->MaxAge;
-    }
-  }
-  config->MaxBytes = config->MaxBytes > 0 ? config->MaxBytes : -1;
-}
 
 /* Whether one copy is to do, where nothing is said: the server has no cluster, or one that has been too small for a while. A
  * cluster that starts is too small for a moment. */
@@ -163,18 +129,17 @@ static bool make_stream(struct broker *broker, jsCtx *js, const struct link_sett
   config.Name = link->stream;
   config.Subjects = subjects;
   config.SubjectsLen = gather(broker->settings, link->stream, subjects, 0);
-  config.Retention = is_queue(broker->settings, link->stream) ? js_WorkQueuePolicy : js_LimitsPolicy;
+  config.Retention = link->is_queue ? js_WorkQueuePolicy : js_LimitsPolicy;
   config.Discard = config.Retention == js_WorkQueuePolicy ? js_DiscardNew : js_DiscardOld;
   config.Duplicates = DUPLICATES_NS;
-  config.Replicas = 0;
-  set_bounds(broker->settings, link->stream, &config);
+  config.MaxBytes = link->most > 0 ? link->most : -1;
+  config.MaxAge = link->keep_ns;
   if (config.MaxAge > 0 && config.MaxAge < config.Duplicates) {
     config.Duplicates = config.MaxAge; /* servers want no longer window */
   }
-  bool says = config.Replicas > 0;
-  config.Replicas = says ? config.Replicas : COPIES;
+  config.Replicas = link->replicas > 0 ? link->replicas : COPIES;
   natsStatus status = js_AddStream(&info, js, &config, NULL, &code);
-  if (!says && is_alone(broker, status, code)) {
+  if (link->replicas == 0 && is_alone(broker, status, code)) {
     config.Replicas = 1;
     status = js_AddStream(&info, js, &config, NULL, &code);
   }
@@ -184,20 +149,22 @@ static bool make_stream(struct broker *broker, jsCtx *js, const struct link_sett
   return fine;
 }
 
-static bool widen_stream(jsCtx *js, jsStreamConfig *config, const struct link_settings *link, char why[BROKER_TEXT]) {
-  const char **subjects = calloc((size_t)config->SubjectsLen + 1, sizeof *subjects), **before = config->Subjects;
+/* With the subjects of all links, since others may widen it at the same moment: the last one must not undo the first. */
+static bool widen_stream(struct broker *broker, jsCtx *js, jsStreamConfig *config, const struct link_settings *link) {
+  const char **subjects = calloc((size_t)config->SubjectsLen + SETTINGS_LINKS, sizeof *subjects), **before = config->Subjects;
+  int count = config->SubjectsLen;
   jsErrCode code = 0;
   if (!subjects) {
-    return say(why, "no memory for stream", link->stream, NATS_NO_MEMORY);
+    return say(broker->why, "no memory for stream", link->stream, NATS_NO_MEMORY);
   }
   memcpy(subjects, config->Subjects, (size_t)config->SubjectsLen * sizeof *subjects);
-  subjects[config->SubjectsLen++] = link->subject;
   config->Subjects = subjects;
+  config->SubjectsLen = gather(broker->settings, link->stream, subjects, count);
   natsStatus status = js_UpdateStream(NULL, js, config, NULL, &code);
   config->Subjects = before;
-  config->SubjectsLen--;
+  config->SubjectsLen = count;
   free(subjects);
-  return status == NATS_OK || say(why, "cannot add its subject to stream", link->stream, status);
+  return status == NATS_OK || say(broker->why, "cannot add its subject to stream", link->stream, status);
 }
 
 static bool prepare_stream(struct broker *broker, jsCtx *js, const struct link_settings *link) {
@@ -210,8 +177,8 @@ static bool prepare_stream(struct broker *broker, jsCtx *js, const struct link_s
   } else if (status != NATS_OK) {
     fine = say(broker->why, "cannot ask for stream", link->stream, status);
   } else {
-    fine = take_stream(broker, info, link) &&
-           (is_taken(info->Config, link->subject) || widen_stream(js, info->Config, link, broker->why));
+    fine = take_stream(broker, info, link) && (is_taken(info->Config->Subjects, info->Config->SubjectsLen, link->subject) ||
+                                               widen_stream(broker, js, info->Config, link));
   }
   jsStreamInfo_Destroy(info);
   return fine;

@@ -1,6 +1,7 @@
 #include "tools/link/broker.h"
 
-#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,9 +38,6 @@ void broker_close(struct broker *broker) {
   free_read(broker);
   broker_disconnect(broker);
   natsInbox_Destroy(broker->address);
-}
-
-void broker_free(struct broker *broker) {
   if (broker->event >= 0) {
     close(broker->event);
   }
@@ -47,31 +45,36 @@ void broker_free(struct broker *broker) {
 
 /* -- what the library calls, from threads of its own, too -------------------------------------------------------------- */
 
-/* The broker refers to it, and so does the library from on_attach() to on_detach(). */
+/* The broker refers to it, and so does the library from on_attach() to on_detach(), which may come after the broker's end. */
 struct wire {
-  struct broker *broker;
+  int event;       /* the broker's, by another descriptor */
+  pthread_t owner; /* the thread that connected */
   _Atomic unsigned references;
   _Atomic bool lost, writes;
   int socket;
 };
 
-static struct wire *wire_new(struct broker *broker) {
+static struct wire *wire_new(const struct broker *broker) {
   struct wire *wire = calloc(1, sizeof *wire);
-  if (wire) {
-    *wire = (struct wire){.broker = broker, .references = 1, .socket = -1};
+  int event = wire ? fcntl(broker->event, F_DUPFD_CLOEXEC, 0) : -1;
+  if (event < 0) {
+    free(wire);
+    return NULL;
   }
+  *wire = (struct wire){.event = event, .owner = pthread_self(), .references = 1, .socket = -1};
   return wire;
 }
 
 static void wire_release(struct wire *wire) {
   if (wire && atomic_fetch_sub(&wire->references, 1) == 1) {
+    close(wire->event);
     free(wire);
   }
 }
 
-static void ring(struct broker *broker) {
+static void ring(const struct wire *wire) {
   const uint64_t one = 1;
-  (void)!write(broker->event, &one, sizeof one); /* one that is full has rung already */
+  (void)!write(wire->event, &one, sizeof one); /* one that is full has rung already */
 }
 
 static natsStatus on_attach(void **data, void *loop, natsConnection *connection, natsSock socket) {
@@ -92,8 +95,8 @@ static natsStatus on_read(void *data, bool add) {
 static natsStatus on_write(void *data, bool add) {
   struct wire *wire = data;
   atomic_store(&wire->writes, add);
-  if (add && !pthread_equal(pthread_self(), wire->broker->owner)) {
-    ring(wire->broker);
+  if (add && !pthread_equal(pthread_self(), wire->owner)) {
+    ring(wire);
   }
   return NATS_OK;
 }
@@ -102,7 +105,7 @@ static natsStatus on_write(void *data, bool add) {
 static natsStatus on_detach(void *data) {
   struct wire *wire = data;
   atomic_store(&wire->lost, true);
-  ring(wire->broker);
+  ring(wire);
   wire_release(wire);
   return NATS_OK;
 }

@@ -11,7 +11,6 @@
 
 #include <nats/nats.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "tools/link/settings.h"
@@ -35,7 +34,6 @@ struct broker {
   natsSubscription *inbox;
   natsInbox *address;         /* what the inbox's subjects begin with */
   int event;                  /* wakes the owner when other threads of the library want something */
-  pthread_t owner;            /* who makes all calls but, where it likes, broker_connect() */
   uint64_t delivered;         /* of a source's work queue, as of the connection; 0: none, or its stream keeps what is done */
   int64_t made;               /* when its consumer was made */
   int64_t stream_made;        /* when its stream was made, as the server says */
@@ -56,8 +54,6 @@ struct broker {
 
 bool broker_open(struct broker *broker, const struct settings *settings);
 void broker_close(struct broker *broker);
-/* After nats_CloseAndWait(): until then threads of the library may still tell of the connection. */
-void broker_free(struct broker *broker);
 
 /* Connects and sees to it that the link's stream, if it has one, and a source's consumer are there. False with `why`. */
 bool broker_connect(struct broker *broker, const struct link_settings *link);

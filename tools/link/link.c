@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "config/quote.h"
 
@@ -367,7 +369,6 @@ static void run_client(struct link *link) {
 
 static void *run(void *closure) {
   struct link *link = closure;
-  link->broker.owner = pthread_self();
   if (link->kind->run) {
     link->kind->run(link);
   } else {
@@ -379,13 +380,12 @@ static void *run(void *closure) {
 }
 
 bool link_start(struct link *link, const struct link_kind *kind, const struct settings *settings,
-                const struct link_settings *which, int stop) {
+                const struct link_settings *which) {
   link->settings = which;
   link->kind = kind;
-  link->memory = (size_t)settings->memory / (settings->link_count > 0 ? settings->link_count : 1);
-  link->stop = stop;
+  link->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   pthread_mutex_init(&link->standing.lock, NULL);
-  bool opened = broker_open(&link->broker, settings) && link->kind->open(link);
+  bool opened = broker_open(&link->broker, settings) && link->stop >= 0 && link->kind->open(link);
   if (opened && pthread_create(&link->thread, NULL, run, link) == 0) {
     return true;
   }
@@ -393,12 +393,18 @@ bool link_start(struct link *link, const struct link_kind *kind, const struct se
     link->kind->close(link);
   }
   broker_close(&link->broker);
+  if (link->stop >= 0) {
+    close(link->stop);
+  }
   return false;
 }
 
-void link_join(struct link *link) { pthread_join(link->thread, NULL); }
+void link_stop(struct link *link) {
+  const uint64_t one = 1;
+  (void)!write(link->stop, &one, sizeof one);
+}
 
-void link_free(struct link *link) {
-  broker_free(&link->broker);
-  pthread_mutex_destroy(&link->standing.lock);
+void link_join(struct link *link) {
+  pthread_join(link->thread, NULL);
+  close(link->stop);
 }

@@ -73,7 +73,7 @@ extern const struct link_kind sink_kind, source_kind, mqtt_kind;
 struct link {
   const struct link_settings *settings;
   const struct link_kind *kind;
-  size_t memory; /* bytes that messages without an answer may have */
+  _Atomic size_t memory; /* bytes that messages without an answer may have; set by the main thread */
   struct broker broker;
   struct framed *client; /* NULL: none */
   struct pause to_broker, to_daemon;
@@ -94,12 +94,12 @@ struct link {
   struct standing standing;
 };
 
-/* False: no memory, threads or descriptors; link_free() is due all the same. `stop` is a descriptor that becomes readable when
- * it is to stop. */
+/* `link` holds zeros but for `source` and `memory`. False: no memory, threads or descriptors, and nothing is left of it. */
 bool link_start(struct link *link, const struct link_kind *kind, const struct settings *settings,
-                const struct link_settings *which, int stop);
+                const struct link_settings *which);
+void link_stop(struct link *link);
+/* Waits until it has stopped. Its counters and its standing stay. */
 void link_join(struct link *link);
-void link_free(struct link *link); /* after nats_CloseAndWait() */
 
 static inline void link_count(struct link *link, enum counter counter, uint64_t by) {
   atomic_fetch_add_explicit(&link->counters[counter], by, memory_order_relaxed);

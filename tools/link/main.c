@@ -9,12 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#include "tools/link/found.h"
+#include "tools/link/fleet.h"
 #include "tools/link/mqtt_client.h"
 #include "tools/link/reach.h"
 #include "tools/link/tell.h"
@@ -91,7 +90,7 @@ static void notify(const struct fleet *fleet) {
   sd_notifyf(0, "STATUS=%u of %u links up, %" PRIu64 " results stored, %" PRIu64 " frames done", up, count, stored, acked);
 }
 
-/* Why no links run for a moment. A reload has its time, as the service manager wants it. */
+/* Why links stop. A reload has its time, as the service manager wants it. */
 static void tell_manager(bool reloads) {
   if (reloads) {
     sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRId64, link_clock() / 1000);
@@ -101,44 +100,6 @@ static void tell_manager(bool reloads) {
 }
 
 /* -- running ----------------------------------------------------------------------------------------------------------- */
-
-/* The links of `sources`, or those of sinks. */
-static void join_links(struct fleet *fleet, bool sources) {
-  for (unsigned i = 0; i < fleet->settings->link_count; i++) {
-    if (fleet->links[i].settings && fleet->links[i].settings->is_source == sources) {
-      link_join(&fleet->links[i]);
-    }
-  }
-}
-
-/* The link of the same pipeline's source; NULL: there is none. */
-static const struct link *source_of(const struct fleet *fleet, const struct link_settings *sink) {
-  for (unsigned i = 0; sink->queue && i < fleet->settings->link_count; i++) {
-    const struct link_settings *other = &fleet->settings->links[i];
-    if (other->is_source && strcmp(other->name, sink->name) == 0) {
-      return &fleet->links[i];
-    }
-  }
-  return NULL;
-}
-
-static bool start_links(struct fleet *fleet, int stop, int stop_sinks) {
-  for (unsigned i = 0; i < fleet->settings->link_count; i++) {
-    const struct link_settings *which = &fleet->settings->links[i];
-    const struct link_kind *kind = which->is_mqtt ? &mqtt_kind : which->is_source ? &source_kind : &sink_kind;
-    fleet->links[i].source = source_of(fleet, which);
-    if (!link_start(&fleet->links[i], kind, fleet->settings, which, which->is_source ? stop : stop_sinks)) {
-      fleet->links[i].settings = NULL;
-      return false;
-    }
-  }
-  return true;
-}
-
-/* Every link of the program stops by these: sources first, so that what came from queues has its results stored. */
-struct stops {
-  int signals, sources, sinks; /* descriptors; the last two are made anew with the links */
-};
 
 static struct settings *load(const char *file) {
   struct config_errors *errors = config_errors_new();
@@ -151,75 +112,62 @@ static struct settings *load(const char *file) {
 }
 
 /* The settings that a reload brings; NULL: there was none, or its file is wrong, which is said. `ends`: it is to end. */
-static struct settings *take_signal(const struct stops *stops, const char *file, bool *ends) {
+static struct settings *take_signal(int signals, const char *file, bool *ends) {
   struct signalfd_siginfo signal;
   struct settings *next = NULL;
-  *ends = false;
-  while (!*ends && read(stops->signals, &signal, sizeof signal) == (ssize_t)sizeof signal) {
+  while (!*ends && read(signals, &signal, sizeof signal) == (ssize_t)sizeof signal) {
     *ends = signal.ssi_signo != SIGHUP;
     settings_free(next);
     next = *ends ? NULL : load(file);
-    if (!*ends) {
-      fprintf(stderr, "framed-link: %s\n",
-              next ? "reload: its links stop and start again" : "reload refused: the file is wrong, and nothing changes");
+    if (!*ends && !next) {
+      fprintf(stderr, "framed-link: reload refused: the file is wrong, and nothing changes\n");
     }
   }
   return next;
 }
 
-static void stop_links(struct fleet *fleet, const struct stops *stops) {
-  const uint64_t one = 1;
-  (void)!write(stops->sources, &one, sizeof one);
-  join_links(fleet, true);
-  (void)!write(stops->sinks, &one, sizeof one);
-  join_links(fleet, false);
+/* What was said to fail, and is not said again until it went well. */
+struct tellings {
+  bool silent, unwritten;
+};
+
+static void tell(struct fleet *fleet, struct tellings *tellings) {
+  notify(fleet);
+  write_metrics(fleet, &tellings->unwritten);
+  tell_links(fleet, &tellings->silent);
 }
 
-/* Until they are to end, or, with the settings that it returns, to start again. */
-static struct settings *run_links(struct fleet *fleet, const struct stops *stops, const char *file) {
-  struct pollfd signals = {.fd = stops->signals, .events = POLLIN};
-  struct settings *next = NULL;
-  bool silent = false, unwritten = false, ends = false;
-  do {
-    fleet_look(fleet);
-    notify(fleet);
-    write_metrics(fleet, &unwritten);
-    tell_links(fleet->settings, fleet->links, fleet->count, false, &silent);
-    if (poll(&signals, 1, EVERY_MS) > 0) {
-      next = take_signal(stops, file, &ends);
-    }
-  } while (!ends && !next);
-  tell_manager(next != NULL);
-  stop_links(fleet, stops);
-  tell_links(fleet->settings, fleet->links, fleet->count, true, &silent);
-  write_metrics(fleet, &unwritten);
-  fleet_end_found(fleet);
-  return next;
-}
-
-/* One life of the links: from their start until a signal. The library is closed with them, since its threads may tell of
- * connections until then. */
-static struct settings *run_once(const struct settings *settings, struct stops *stops, const char *file) {
-  stops->sources = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  stops->sinks = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  struct fleet *fleet = fleet_new(settings);
-  bool fine = stops->sources >= 0 && stops->sinks >= 0 && fleet && nats_Open(-1) == NATS_OK &&
-              start_links(fleet, stops->sources, stops->sinks);
-  if (!fine) {
-    fprintf(stderr, "framed-link: not enough memory, threads or descriptors\n");
-    _exit(STATUS_INTERNAL); /* those that have started use what a return would free */
+/* Takes the settings. False: not enough memory, threads or descriptors. */
+static bool change(struct fleet *fleet, struct settings *next, struct tellings *tellings) {
+  if (fleet->settings) {
+    tell_manager(true);
+    unsigned count = fleet_stop(fleet, next);
+    tell(fleet, tellings);
+    fprintf(stderr, "framed-link: reload: %u links stopped, the others did not change\n", count);
   }
+  bool fine = fleet_start(fleet, next);
+  settings_free(next);
   sd_notify(0, "READY=1");
-  struct settings *next = run_links(fleet, stops, file);
-  if (nats_CloseAndWait(CLOSE_MS) == NATS_OK) {
-    fleet_free(fleet);
-  } else if (next) { /* threads of the library still have the links; the service manager starts it again */
-    fprintf(stderr, "framed-link: reload: the client library of NATS does not end; it ends and is to be started again\n");
-    _exit(STATUS_INTERNAL);
+  return fine;
+}
+
+/* Until it is to end. Takes the settings. False: not enough memory, threads or descriptors. */
+static bool run_links(struct fleet *fleet, struct settings *next, int signals, const char *file) {
+  struct pollfd ready = {.fd = signals, .events = POLLIN};
+  struct tellings tellings = {0};
+  bool ends = false;
+  while (!ends) {
+    if (next && !change(fleet, next, &tellings)) {
+      return false;
+    }
+    fleet_look(fleet);
+    tell(fleet, &tellings);
+    next = poll(&ready, 1, EVERY_MS) > 0 ? take_signal(signals, file, &ends) : NULL;
   }
-  close(stops->sources);
-  close(stops->sinks);
-  return next;
+  tell_manager(false);
+  fleet_stop(fleet, NULL);
+  tell(fleet, &tellings);
+  return true;
 }
 
 static int open_signals(void) {
@@ -234,20 +182,17 @@ static int open_signals(void) {
 
 /* Takes the settings. */
 static int run(struct settings *settings, const char *file) {
-  struct stops stops = {.signals = open_signals()};
+  int signals = open_signals();
+  struct fleet *fleet = fleet_new();
   signal(SIGPIPE, SIG_IGN);
   mqtt_client_init();
-  if (stops.signals < 0) {
-    fprintf(stderr, "framed-link: not enough descriptors\n");
-    settings_free(settings);
-    return STATUS_INTERNAL;
+  if (signals < 0 || !fleet || nats_Open(-1) != NATS_OK || !run_links(fleet, settings, signals, file)) {
+    fprintf(stderr, "framed-link: not enough memory, threads or descriptors\n");
+    _exit(STATUS_INTERNAL); /* links that have started use what a return would free */
   }
-  while (settings) {
-    struct settings *next = run_once(settings, &stops, file);
-    settings_free(settings);
-    settings = next;
-  }
-  close(stops.signals);
+  nats_CloseAndWait(CLOSE_MS);
+  fleet_free(fleet);
+  close(signals);
   return STATUS_OK;
 }
 

@@ -77,3 +77,34 @@ void rows_read(struct reader *reader, const struct row *rows, const char *where,
     }
   }
 }
+
+/* -- comparing --------------------------------------------------------------------------------------------------------- */
+
+bool rows_are_same_text(const char *text, const char *other) {
+  return text && other ? strcmp(text, other) == 0 : text == other;
+}
+
+static bool is_same(const struct row *row, const void *value, const void *other) {
+  if (row->kind == ROW_LINKS) {
+    return true;
+  }
+  switch (row->kind == ROW_VALUE ? row->key.type : KEY_TEXT) {
+  case KEY_FLAG:
+    return *(const bool *)value == *(const bool *)other;
+  case KEY_CHOICE:
+  case KEY_COUNT:
+    return *(const unsigned *)value == *(const unsigned *)other;
+  case KEY_SIZE:
+  case KEY_DURATION:
+    return *(const int64_t *)value == *(const int64_t *)other;
+  default:
+    return rows_are_same_text(*(char *const *)value, *(char *const *)other);
+  }
+}
+
+bool rows_are_same(const struct row *rows, const void *structure, const void *other) {
+  while (rows->key.name && is_same(rows, (const char *)structure + rows->key.offset, (const char *)other + rows->key.offset)) {
+    rows++;
+  }
+  return !rows->key.name;
+}

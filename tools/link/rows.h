@@ -24,6 +24,10 @@ struct row {
 void rows_read(struct reader *reader, const struct row *rows, const char *where, const struct node *node, void *structure);
 void rows_read_one(struct reader *reader, const struct row *row, const struct node *node, void *structure);
 
+/* Whether two structures hold the same under all keys of `rows`. */
+bool rows_are_same(const struct row *rows, const void *structure, const void *other);
+bool rows_are_same_text(const char *text, const char *other); /* either may be NULL */
+
 /* False, with an error: the node is no mapping. */
 bool rows_is_mapping(struct reader *reader, const char *name, const struct node *node);
 void rows_report_unknown(struct reader *reader, const char *where, const struct node *node, const char *const *names);

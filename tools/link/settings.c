@@ -19,6 +19,12 @@ static const char *const overloads[] = {"block", "drop", NULL};
 #define SECOND INT64_C(1000000000)
 #define MIB    (INT64_C(1) << 20)
 /* clang-format off */
+static const struct row nats_rows[] = {
+    {.key = {.name = "servers"}, .kind = ROW_LINKS},
+    ROW("credentials", ROW_PATH, KEY_FILE, settings, credentials, .help = "the file of the account's user"),
+    {.key = {.name = "tls"}, .kind = ROW_LINKS},
+    {.key = {.name = NULL}}};
+
 static const struct row tls_rows[] = {
     ROW("ca", ROW_PATH, KEY_FILE, settings, ca, .help = "certificates of who signs the servers'"),
     ROW("certificate", ROW_PATH, KEY_FILE, settings, certificate, .help = "this client's"),
@@ -81,8 +87,13 @@ static const struct row detections_rows[] = {
 
 /* -- life -------------------------------------------------------------------------------------------------------------- */
 
+struct settings *settings_use(struct settings *settings) {
+  settings->users++;
+  return settings;
+}
+
 struct settings *settings_free(struct settings *settings) {
-  if (!settings) {
+  if (!settings || --settings->users > 0) {
     return NULL;
   }
   for (unsigned i = 0; i < settings->link_count; i++) {
@@ -141,16 +152,10 @@ static void read_server(struct reader *reader, struct settings *settings, const 
 }
 
 static void read_nats(struct reader *reader, struct settings *settings, const struct node *node) {
-  static const char *const names[] = {"servers", "credentials", "tls", NULL};
-  const struct node *servers = node_find(node, "servers");
-  for (const struct node *child = node->first; child; child = child->next) {
-    if (strcmp(child->name, "credentials") == 0) {
-      rows_replace(&settings->credentials, value_read_path(reader, child->name, child));
-    } else if (strcmp(child->name, "tls") == 0) {
-      rows_read(reader, tls_rows, "'tls'", child, settings);
-    } else if (child != servers) {
-      rows_report_unknown(reader, "'nats'", child, names);
-    }
+  const struct node *servers = node_find(node, "servers"), *tls = node_find(node, "tls");
+  rows_read(reader, nats_rows, "'nats'", node, settings);
+  if (tls) {
+    rows_read(reader, tls_rows, "'tls'", tls, settings);
   }
   if (!servers || servers->kind != NODE_LIST || !servers->first) {
     config_errors_add(reader->errors, servers ? servers->at : node->at, "write it in brackets: [nats://127.0.0.1:4222]",
@@ -290,15 +295,57 @@ static void read_mqtt(struct reader *reader, struct settings *settings, const st
 }
 
 /* A frame from a queue may be computed twice, and its result is to be stored once: the queue's number names it. */
+static void join_pipeline(struct link_settings *sink, const struct link_settings *source) {
+  if (!sink->is_source && !sink->is_mqtt && source->is_source && strcmp(sink->name, source->name) == 0) {
+    sink->queue = source->stream;
+  }
+}
+
+/* Whichever of its links makes a stream, it is the same. */
+static void join_stream(struct link_settings *link, const struct link_settings *other) {
+  if (link->stream && other->stream && strcmp(link->stream, other->stream) == 0) {
+    link->is_queue |= other->is_queue || other->is_source;
+    link->replicas = other->replicas > link->replicas ? other->replicas : link->replicas;
+    link->most = other->most > link->most ? other->most : link->most;
+    link->keep_ns = other->keep_ns > link->keep_ns ? other->keep_ns : link->keep_ns;
+  }
+}
+
 static void join_links(struct settings *settings) {
   for (unsigned i = 0; i < settings->link_count; i++) {
     for (unsigned j = 0; j < settings->link_count; j++) {
-      struct link_settings *sink = &settings->links[i], *source = &settings->links[j];
-      if (!sink->is_source && source->is_source && strcmp(sink->name, source->name) == 0) {
-        sink->queue = source->stream;
-      }
+      join_pipeline(&settings->links[i], &settings->links[j]);
+      join_stream(&settings->links[i], &settings->links[j]);
     }
   }
+}
+
+/* -- reloads ----------------------------------------------------------------------------------------------------------- */
+
+static bool keeps_nats(const struct settings *settings, const struct settings *next) {
+  bool same = settings->server_count == next->server_count && rows_are_same(nats_rows, settings, next) &&
+              rows_are_same(tls_rows, settings, next);
+  for (unsigned i = 0; same && i < settings->server_count; i++) {
+    same = strcmp(settings->servers[i], next->servers[i]) == 0;
+  }
+  return same;
+}
+
+bool settings_keep_mqtt(const struct settings *settings, const struct settings *next) {
+  return rows_are_same(mqtt_rows, settings, next) && rows_are_same(mqtt_tls_rows, settings, next) &&
+         settings->mqtt_old == next->mqtt_old;
+}
+
+bool settings_keep_link(const struct settings *settings, const struct link_settings *link, const struct settings *next,
+                        const struct link_settings *other) {
+  if (link->is_mqtt != other->is_mqtt || link->is_source != other->is_source || strcmp(link->name, other->name) != 0) {
+    return false;
+  }
+  if (link->is_mqtt) {
+    return settings_keep_mqtt(settings, next) && rows_are_same(detections_rows, link, other);
+  }
+  return keeps_nats(settings, next) && rows_are_same_text(link->queue, other->queue) && link->is_queue == other->is_queue &&
+         rows_are_same(link->is_source ? source_rows : sink_rows, link, other);
 }
 
 /* -- the file ---------------------------------------------------------------------------------------------------------- */
@@ -355,6 +402,7 @@ static char *read_file(const char *path, size_t *length) {
 static struct settings *settings_new(const char *path) {
   struct settings *settings = memory_new(1, sizeof *settings);
   if (settings) {
+    settings->users = 1;
     settings->memory = 256 * MIB;
     settings->file = memory_copy(path, strlen(path));
     const char *named = getenv("FRAMED_SOCKET"); /* as for framectl */

@@ -23,10 +23,11 @@ struct link_settings {
   char *socket;           /* of its sink, or of its source */
   char *subject, *stream; /* of mqtt NULL */
   unsigned overload;      /* enum link_overload; a sink's */
-  bool is_queue;          /* a sink's: boxes take frames out of its stream */
-  unsigned replicas;      /* of a stream that the link makes; 0: 3 where the servers can keep so many */
-  int64_t most;           /* bytes that it may have; 0: any */
-  int64_t keep_ns;        /* how long it keeps messages; 0: for ever */
+  /* Of its stream. Links with one stream have the same: the largest that any of them says. */
+  bool is_queue;     /* boxes take frames out of it */
+  unsigned replicas; /* if the link makes it; 0: 3 where the servers can keep so many */
+  int64_t most;      /* bytes that it may have; 0: any */
+  int64_t keep_ns;   /* how long it keeps messages; 0: for ever */
   char *consumer, *dead;
   int64_t ack_wait_ns;
   unsigned deliver;
@@ -35,7 +36,8 @@ struct link_settings {
 };
 
 struct settings {
-  char *file; /* its name, to which marks point */
+  unsigned users; /* the main thread's alone */
+  char *file;     /* its name, to which marks point */
   char *servers[SETTINGS_SERVERS + 1];
   unsigned server_count;
   char *credentials, *ca, *certificate, *key;
@@ -47,7 +49,7 @@ struct settings {
   char *mqtt_topic, *mqtt_prefix;
   char *mqtt_node; /* accepted, and not used: what is told does not depend on the machine */
   bool mqtt_old;   /* no server is named: the NATS server's MQTT port, which speaks 3.1.1 only */
-  bool mqtt_all;   /* every pipeline of the daemon with a socket that gives lines of JSON: see found.h */
+  bool mqtt_all;   /* every pipeline of the daemon with a socket that gives lines of JSON: see fleet.h */
   char *status;    /* the daemon's status socket */
   struct link_settings links[SETTINGS_LINKS];
   unsigned link_count;
@@ -55,7 +57,16 @@ struct settings {
 
 /* NULL with errors added. */
 struct settings *settings_load(const char *path, struct config_errors *errors);
+/* For another user, who ends that with settings_free(). */
+struct settings *settings_use(struct settings *settings);
+/* Frees them with their last user. NULL. */
 struct settings *settings_free(struct settings *settings);
+
+/* Whether a link by the one can stay as it is under the other: all that it goes by is the same. */
+bool settings_keep_link(const struct settings *settings, const struct link_settings *link, const struct settings *next,
+                        const struct link_settings *other);
+/* The same for what all pipelines of `mqtt` share. */
+bool settings_keep_mqtt(const struct settings *settings, const struct settings *next);
 
 /* Whether a pipeline's name can be part of a topic. */
 bool settings_is_topic(const char *name);

@@ -79,14 +79,16 @@ static enum outcome post(const struct settings *settings, const char *pipeline, 
   return !answered ? NOBODY : strncmp(answer, good, sizeof good - 1) == 0 ? TOLD : REFUSED;
 }
 
-void tell_links(const struct settings *settings, struct link *links, unsigned count, bool gone, bool *silent) {
+void tell_links(struct fleet *fleet, bool *silent) {
   enum outcome outcome = TOLD;
   bool fine = true;
-  for (unsigned i = 0; i < count && outcome != NOBODY; i++) {
-    char why[ANSWER], *word = links[i].settings ? make_word(&links[i], gone) : NULL;
-    outcome = word ? post(settings, links[i].settings->name, word, why) : TOLD;
+  for (unsigned i = 0; i < fleet->count && outcome != NOBODY; i++) {
+    struct link *link = &fleet->links[i];
+    bool gone = fleet->ended[i];
+    char why[ANSWER], *word = link->settings ? make_word(link, gone) : NULL;
+    outcome = word ? post(fleet->settings, link->settings->name, word, why) : TOLD;
     if (outcome != TOLD && !*silent && !gone) {
-      link_say(&links[i], "the daemon at %s is not told of this link: %s", settings->status, why);
+      link_say(link, "the daemon at %s is not told of this link: %s", fleet->settings->status, why);
     }
     fine = fine && outcome == TOLD;
     free(word);

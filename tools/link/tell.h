@@ -5,10 +5,10 @@
 #ifndef FRAMED_TOOLS_LINK_TELL_H
 #define FRAMED_TOOLS_LINK_TELL_H
 
-#include "tools/link/link.h"
+#include "tools/link/fleet.h"
 
-/* Tells of all `count` links that run; that it cannot is said when that begins, `silent` being where that is kept. With `gone`
- * that they end. */
-void tell_links(const struct settings *settings, struct link *links, unsigned count, bool gone, bool *silent);
+/* Tells of all links that run, and of those that have ended that they do. That it cannot is said when that begins, `silent`
+ * being where that is kept. */
+void tell_links(struct fleet *fleet, bool *silent);
 
 #endif
