@@ -131,6 +131,45 @@ static void add_number(struct pattern *pattern) {
   pattern->count += PATTERN_NUMBER;
 }
 
+/* -- names of segments ------------------------------------------------------------------------------------------------- */
+
+enum { LONGEST_NAME = 255, LONGEST_WORD = 10 }; /* "Wednesday", the seconds of %s, a width of two digits */
+
+/* What may be behind a name: the number of a second segment, and what the daemon puts there while it writes. */
+static const char most_behind[] = "-9.part.index";
+
+static bool ends_with(const char *text, const char *end) {
+  size_t length = strlen(text), bytes = strlen(end);
+  return length >= bytes && strcmp(text + length - bytes, end) == 0;
+}
+
+static size_t longest_name(const struct pattern_part *part) {
+  size_t bytes = strlen(most_behind);
+  for (size_t i = 0; i < part->count - (part->number < part->count ? PATTERN_NUMBER : 0); i++) {
+    bytes += part->tokens[i >= part->number ? i + PATTERN_NUMBER : i].many ? LONGEST_WORD : 1;
+  }
+  return bytes;
+}
+
+/* A name that ends as that of a segment under way, or as that of an index, would be taken for one. */
+static bool can_name_segments(const char *text, const struct pattern *pattern, char problem[PATTERN_PROBLEM]) {
+  struct pattern_part part;
+  for (size_t from = 0; pattern_next(pattern, &from, &part);) {
+    if (longest_name(&part) > LONGEST_NAME) {
+      snprintf(problem, PATTERN_PROBLEM, "with '%s' behind it, a part of it is longer than %d bytes", most_behind,
+               LONGEST_NAME);
+      return false;
+    }
+  }
+  bool is_part = ends_with(text, ".part");
+  if (is_part || ends_with(text, ".index")) {
+    snprintf(problem, PATTERN_PROBLEM, "'%s' at the end is what the daemon itself puts behind a name",
+             is_part ? ".part" : ".index");
+    return false;
+  }
+  return true;
+}
+
 bool pattern_read(const char *text, struct pattern *pattern, char problem[PATTERN_PROBLEM]) {
   bool fits = true;
   pattern->count = 0;
@@ -149,7 +188,7 @@ bool pattern_read(const char *text, struct pattern *pattern, char problem[PATTER
     return false;
   }
   add_number(pattern);
-  return true;
+  return can_name_segments(text, pattern, problem);
 }
 
 /* -- parts ------------------------------------------------------------------------------------------------------------- */

@@ -29,7 +29,7 @@ struct pattern {
   size_t count, number;
 };
 
-/* False: `problem` says which conversion cannot be recognised in a name. */
+/* False: `problem` says which conversion cannot be recognised in a name, or why segments cannot have such names. */
 bool pattern_read(const char *text, struct pattern *pattern, char problem[PATTERN_PROBLEM]);
 struct pattern_part pattern_whole(const struct pattern *pattern);
 /* The part that begins at `*from`, which is then where the next one begins. False: there is no further part. */

@@ -74,6 +74,24 @@ START_TEST(a_pattern_that_is_too_long_is_refused) {
 }
 END_TEST
 
+/* The name has 255 bytes at most, with what the daemon puts behind it. */
+START_TEST(a_name_has_room_for_what_is_put_behind_it) {
+  static const char *const wrong[] = {"%Y.part", "%Y.raw.index", "x/%Y.raw.part"};
+  char text[300] = "folder/";
+  memset(text + 7, 'x', 234);
+  strcpy(text + 7 + 234, "%d.raw");
+  ck_assert(!takes(text, "other"));
+  strcpy(text + 7 + 234, "%Y.raw");
+  ck_assert(!takes(text, "other"));
+  strcpy(text + 7 + 234, "x%Y.raw");
+  ck_assert(!pattern_read(text, &one, problem) && strstr(problem, "longer than 255 bytes"));
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    ck_assert(!pattern_read(wrong[i], &one, problem) && strstr(problem, "puts behind a name"));
+  }
+  ck_assert(!takes("%Y.parts", "other") && !takes("part/%Y", "other"));
+}
+END_TEST
+
 Suite *pattern_suite(void);
 Suite *pattern_suite(void) {
   Suite *suite = suite_create("pattern");
@@ -83,6 +101,7 @@ Suite *pattern_suite(void) {
   tcase_add_test(all, patterns_meet_where_they_can_become_one_name);
   tcase_add_loop_test(all, what_a_name_does_not_show_is_refused, 0, 5);
   tcase_add_test(all, a_pattern_that_is_too_long_is_refused);
+  tcase_add_test(all, a_name_has_room_for_what_is_put_behind_it);
   suite_add_tcase(suite, all);
   return suite;
 }
