@@ -142,6 +142,11 @@ void pipeline_hear_link(struct pipeline *pipeline, enum link_role role, const st
 
 /* -- what is told ----------------------------------------------------------------------------------------------------- */
 
+/* A pipeline whose file comes late is shown as `waiting`, and so is the reason. */
+static enum health_reason reason_of(const struct outputs *outputs, enum health_reason reason) {
+  return outputs_is_late(outputs) ? HEALTH_WAITING : reason;
+}
+
 unsigned pipeline_troubles(struct pipeline *pipeline, struct pipeline_trouble troubles[PIPELINE_TROUBLES]) {
   unsigned count = 0;
   const struct trouble *sink = pipeline->outputs ? outputs_trouble(pipeline->outputs) : NULL;
@@ -158,10 +163,11 @@ unsigned pipeline_troubles(struct pipeline *pipeline, struct pipeline_trouble tr
     troubles[count++] = (struct pipeline_trouble){HEALTH_SILENT, pipeline_silence(pipeline)};
   }
   if (sink && sink->count > 0) {
-    troubles[count++] = (struct pipeline_trouble){HEALTH_SINK, sink};
+    troubles[count++] = (struct pipeline_trouble){reason_of(pipeline->outputs, HEALTH_SINK), sink};
   }
   if (pipeline->record && outputs_trouble(pipeline->record)->count > 0) {
-    troubles[count++] = (struct pipeline_trouble){HEALTH_RECORD, outputs_trouble(pipeline->record)};
+    troubles[count++] =
+        (struct pipeline_trouble){reason_of(pipeline->record, HEALTH_RECORD), outputs_trouble(pipeline->record)};
   }
   for (enum link_role role = 0; role < LINK_ROLES; role++) {
     if (pipeline->links.states[role].trouble.count > 0) {

@@ -59,7 +59,11 @@ def recorded(disk, **keys):
 
 def waits(daemon, reason, name="cam0"):
     """All views say so: status, metrics and health, with the reason."""
-    assert reason in daemon.wait_view("it waits", lambda view: view["state"] == "waiting", name)["waits_for"]
+    view = daemon.wait_view("it waits", lambda view: view["state"] == "waiting", name)
+    assert reason in view["waits_for"] and view["condition"] == "waiting"
+    shown = subprocess.run([FRAMECTL, "-s", daemon.socket, "status", name], env=environment(), timeout=limit(20), check=True,
+                           capture_output=True, text=True).stdout
+    assert shown.startswith(f"{name}: waiting") and "frames move" not in shown, shown
     assert f'framed_pipeline_state{{pipeline="{name}",state="waiting"}} 1' in daemon.metrics()
     code, body = daemon.request("GET", "/v1/health")
     assert code == 503 and reason in body and name in body, body

@@ -187,7 +187,7 @@ static void print_waiting(FILE *out, const struct pipeline_view *view) {
   if (view->not_read) {
     fprintf(out, ", waits for reader: its client does not read its results\n");
   } else if (strcmp(view->waiting, "nothing") == 0) {
-    fprintf(out, ", frames move\n");
+    fputs(strcmp(view->state, "waiting") == 0 ? "\n" : ", frames move\n", out);
   } else {
     fprintf(out, ", waits for %s\n", view->waiting);
   }
