@@ -1,6 +1,7 @@
 """framed-link: results of a pipeline into a stream of NATS, each stored once, whatever is killed on the way."""
 
 import json
+import pathlib
 import shutil
 import signal
 import socket
@@ -255,6 +256,12 @@ def test_a_check_says_what_would_be_done(place):
         "pipeline cam0 at /run/framed/cam0.out.sock -> stream RESULTS (results.cam0), block",
         "pipeline archive at /run/framed/archive.out.sock -> stream RESULTS (done.archive), block, named by the frames of FRAMES",
         "stream FRAMES (frames.archive), consumer workers -> pipeline archive at /run/framed/archive.sock"]
+
+
+def test_the_example_of_the_manual_is_right(place):
+    manual = (pathlib.Path(__file__).parents[2] / "packaging/man/framed-link.1").read_text()
+    done = check(place, manual.split(".EX\n")[1].split(".EE")[0])
+    assert done.returncode == 0 and "pipeline yard at" in done.stdout, done.stderr
 
 
 def test_a_check_says_what_cannot_be_reached(place, server):

@@ -101,12 +101,19 @@ def test_a_server_that_is_killed_shows_until_it_is_back(place):
     with Server(place) as server, Daemon(place, entry()) as daemon, Link(daemon, server, **block()) as link:
         wait_until(lambda: links(daemon).get("sink", {}).get("connected"), "the daemon is told", 20)
         server.kill()
-        wait_until(lambda: [reason["reason"] for reason in reasons(daemon)] == ["broker"], "the daemon is told", 20)
+        unreachable = "the broker of its link (sink) is unreachable: cannot connect to its server: no server listens there"
+        wait_until(lambda: [reason["text"] for reason in reasons(daemon)] == [unreachable], lambda: reasons(daemon), 20)
         server.start()
         wait_until(lambda: reasons(daemon) == [], "it is back", 30)
         assert links(daemon)["sink"]["connected"] and links(daemon)["sink"]["error"]
         link.process.send_signal(signal.SIGTERM)
         wait_until(lambda: links(daemon) == {}, "it has said that it goes")
+
+
+@with_nats
+def test_a_server_without_jetstream_is_said_to_lack_it(place):
+    with Server(place, jetstream=False) as server, Daemon(place, entry()) as daemon, Link(daemon, server, **block()):
+        wait_until(lambda: "add a section jetstream" in links(daemon).get("sink", {}).get("error", ""), lambda: links(daemon), 20)
 
 
 @with_nats

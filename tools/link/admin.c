@@ -13,8 +13,7 @@ enum { ASK_MS = 5000, MOST_WAITING = 4096, COPIES = 3, SCARCE_S = 15 };
 #define DUPLICATES_NS (INT64_C(120) * 1000000000)
 
 static bool say(char why[BROKER_TEXT], const char *what, const char *name, natsStatus status) {
-  const char *detail = nats_GetLastError(NULL);
-  snprintf(why, BROKER_TEXT, "%s %s: %s", what, name, detail && *detail ? detail : natsStatus_GetText(status));
+  snprintf(why, BROKER_TEXT, "%s %s: %s", what, name, broker_reason(status));
   return false;
 }
 
@@ -238,7 +237,7 @@ bool broker_prepare(struct broker *broker, natsOptions *options, const struct li
   ask.Wait = ASK_MS;
   natsStatus status = natsConnection_Connect(&connection, options);
   status = status == NATS_OK ? natsConnection_JetStream(&js, connection, &ask) : status;
-  bool fine = status == NATS_OK || say(broker->why, "cannot connect to", "a server", status);
+  bool fine = status == NATS_OK || say(broker->why, "cannot connect to", "its server", status);
   fine = fine && prepare_stream(broker, js, link) && (!link->is_source || prepare_consumer(broker, js, link));
   if (!fine && connection && natsConnection_GetLastError(connection, &refusal) == NATS_NOT_PERMITTED && refusal) {
     snprintf(broker->why, BROKER_TEXT, "the server refuses a right: %s", refusal); /* to the library it is mere silence */

@@ -10,6 +10,26 @@
 
 enum { CONNECT_MS = 2000, PING_MS = 2000, PINGS_OUT = 2, BUFFER = 256 * 1024, FAREWELL_MS = 500 };
 
+/* The library's words begin with the place in its source, which helps nobody. */
+static const char *without_place(const char *text) {
+  const char *place = text[0] == '(' ? strstr(text, "): ") : NULL;
+  return place ? place + 3 : text;
+}
+
+const char *broker_reason(natsStatus status) {
+  const char *detail = nats_GetLastError(NULL);
+  if (status == NATS_NO_SERVER) { /* the library says no more of an address where nobody listens */
+    return "no server listens there";
+  }
+  if (status == NATS_NO_RESPONDERS) {
+    return "JetStream does not run there: add a section jetstream to the server's configuration";
+  }
+  if (status == NATS_TIMEOUT) {
+    return "it does not answer";
+  }
+  return detail && *detail ? without_place(detail) : natsStatus_GetText(status);
+}
+
 bool broker_open(struct broker *broker, const struct settings *settings) {
   *broker = (struct broker){.settings = settings, .event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   return broker->event >= 0 && natsInbox_Create(&broker->address) == NATS_OK;
@@ -163,11 +183,6 @@ static natsStatus subscribe(struct broker *broker) {
   return status == NATS_OK ? natsSubscription_SetPendingLimits(broker->inbox, -1, -1) : status; /* it gets what it asks for */
 }
 
-static void say_why(char why[BROKER_TEXT], natsStatus status) {
-  const char *detail = nats_GetLastError(NULL);
-  snprintf(why, BROKER_TEXT, "%s", detail && *detail ? detail : natsStatus_GetText(status));
-}
-
 bool broker_try(const struct settings *settings, const char *server, int64_t patience_ms, char why[BROKER_TEXT]) {
   natsOptions *options = NULL;
   natsConnection *connection = NULL;
@@ -178,12 +193,8 @@ bool broker_try(const struct settings *settings, const char *server, int64_t pat
   status = status == NATS_OK ? natsOptions_SetTimeout(options, patience_ms) : status;
   status = status == NATS_OK ? set_security(options, settings) : status;
   status = status == NATS_OK ? natsConnection_Connect(&connection, options) : status;
-  if (status == NATS_NO_SERVER) { /* the library says no more of an address where nobody listens */
-    snprintf(why, BROKER_TEXT, "no server listens there");
-  } else if (status == NATS_TIMEOUT) {
-    snprintf(why, BROKER_TEXT, "it does not answer");
-  } else if (status != NATS_OK) {
-    say_why(why, status);
+  if (status != NATS_OK) {
+    snprintf(why, BROKER_TEXT, "%s", broker_reason(status));
   }
   natsConnection_Destroy(connection);
   natsOptions_Destroy(options);
@@ -205,7 +216,7 @@ bool broker_connect(struct broker *broker, const struct link_settings *link) {
     return true;
   }
   if (status != NATS_OK) {
-    say_why(broker->why, status);
+    snprintf(broker->why, BROKER_TEXT, "%s", broker_reason(status));
   }
   broker_disconnect(broker);
   return false;
@@ -261,7 +272,7 @@ bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS])
   if (broker->connection && (!broker_is_there(broker) || natsConnection_IsClosed(broker->connection))) {
     const char *detail = NULL;
     bool ended = natsConnection_GetLastError(broker->connection, &detail) != NATS_NOT_PERMITTED && detail && *detail;
-    snprintf(broker->why, sizeof broker->why, "%s", ended ? detail : "the server closed the connection");
+    snprintf(broker->why, sizeof broker->why, "%s", ended ? without_place(detail) : "the server closed the connection");
     return false;
   }
   return true;

@@ -52,6 +52,9 @@ struct broker {
   unsigned refused, said;
 };
 
+/* Why a call of the library failed, until this thread's next call. */
+const char *broker_reason(natsStatus status);
+
 bool broker_open(struct broker *broker, const struct settings *settings);
 void broker_close(struct broker *broker);
 

@@ -48,8 +48,7 @@ static void standing_set(struct standing *standing, bool connected, const char *
   standing->connected = connected;
   standing->warns = connected && error;
   if (error) {
-    const char *place = error[0] == '(' ? strstr(error, "): ") : NULL; /* the library's, which helps nobody */
-    snprintf(standing->error, sizeof standing->error, "%s", place ? place + 3 : error);
+    snprintf(standing->error, sizeof standing->error, "%s", error);
     quote_make_printable(standing->error); /* a server's words may be no UTF-8, which JSON cannot carry */
   }
   pthread_mutex_unlock(&standing->lock);
