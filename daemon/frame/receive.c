@@ -57,10 +57,7 @@ static bool receive_may_begin(const struct receive *receive) {
   return !receive->held && (slot_count(&flow->ring, SLOT_FREE) > 0 || flow->overload == CONFIG_OVERLOAD_DROP_NEWEST);
 }
 
-static void begin_frame(struct receive *receive, int64_t now) {
-  struct frame dropped;
-  struct slot *slot = receive->discard_next ? NULL : slot_oldest(&receive->flow->ring, SLOT_FREE);
-  struct frame *frame = slot ? &slot->frame : &dropped;
+static void open_frame(struct receive *receive, struct frame *frame) {
   *frame = (struct frame){.sequence = receive->sequence,
                           .tag = receive->sequence,
                           .producer = receive->producer,
@@ -72,6 +69,13 @@ static void begin_frame(struct receive *receive, int64_t now) {
                           .first_byte = receive->read_began};
   receive->sequence++;
   account_open(receive->flow->account, frame);
+}
+
+static void begin_frame(struct receive *receive, int64_t now) {
+  struct frame dropped;
+  struct slot *slot = receive->discard_next ? NULL : slot_oldest(&receive->flow->ring, SLOT_FREE);
+  struct frame *frame = slot ? &slot->frame : &dropped;
+  open_frame(receive, frame);
   receive->begun = true;
   receive->spoiled = false;
   receive->filled = 0;
@@ -87,17 +91,16 @@ static void begin_frame(struct receive *receive, int64_t now) {
   slot_move(&receive->flow->ring, slot, SLOT_FILLING);
 }
 
-/* What a native producer says of its frame. A capture in the future is none. */
-static void stamp_frame(struct receive *receive, int64_t now) {
-  const struct frame_stamp *stamp = &receive->framing.stamp;
-  struct slot *slot = receive->filling;
-  receive->spoiled = stamp->taken > now || stamp->taken < 0 || stamp->deadline < 0;
-  if (slot && !receive->spoiled) {
-    slot->frame.tag = stamp->tag;
-    slot->frame.flags = stamp->flags;
-    slot->frame.began = stamp->taken != 0 ? stamp->taken : slot->frame.first_byte;
-    slot->frame.deadline = stamp->deadline;
+/* What a native producer says of its frame. False: it cannot be, like a capture in the future. */
+static bool stamp_frame(struct frame *frame, const struct frame_stamp *stamp, int64_t now) {
+  frame->tag = stamp->tag;
+  frame->flags = stamp->flags;
+  if (stamp->taken > now || stamp->taken < 0 || stamp->deadline < 0) {
+    return false;
   }
+  frame->began = stamp->taken != 0 ? stamp->taken : frame->first_byte;
+  frame->deadline = stamp->deadline;
+  return true;
 }
 
 static const struct segment_entry *entry_of(const struct receive *receive, uint64_t sequence) {
@@ -123,6 +126,13 @@ static void take_recorded(const struct receive *receive, struct frame *frame) {
   }
 }
 
+/* All of the frame is in the slot. */
+static void receive_ready(struct receive *receive, struct slot *slot, int64_t now) {
+  histogram_record(&receive->flow->account->steps[STEP_RECEIVE], now - slot->frame.first_byte);
+  flow_ready(receive->flow, slot, now);
+  receive->flow->active = now;
+}
+
 static void finish_frame(struct receive *receive, int64_t now) {
   struct slot *slot = receive->filling;
   receive->filling = NULL;
@@ -139,9 +149,23 @@ static void finish_frame(struct receive *receive, int64_t now) {
   }
   slot->frame.complete = now;
   take_recorded(receive, &slot->frame);
-  histogram_record(&receive->flow->account->steps[STEP_RECEIVE], now - slot->frame.first_byte);
-  flow_ready(receive->flow, slot, now);
-  receive->flow->active = now;
+  receive_ready(receive, slot, now);
+}
+
+void receive_whole(struct receive *receive, struct slot *slot, const struct native_frame *stamp, int64_t now) {
+  now = stamp->timestamp > now ? clock_now() : now; /* it may have been taken after this turn began */
+  receive->read_began = now;
+  open_frame(receive, &slot->frame);
+  receive->flow->account->now.ledger.in_bytes += receive->flow->input_bytes;
+  slot_move(&receive->flow->ring, slot, SLOT_FILLING);
+  const struct frame_stamp said = {stamp->sequence, stamp->flags, stamp->timestamp, stamp->deadline};
+  if (!stamp_frame(&slot->frame, &said, now)) {
+    flow_drop(receive->flow, slot, FATE_INVALID, now);
+    return;
+  }
+  receive->restart = false;
+  slot->frame.complete = now;
+  receive_ready(receive, slot, now);
 }
 
 /* -- bytes ------------------------------------------------------------------------------------------------------- */
@@ -278,7 +302,8 @@ static bool take_preamble(struct receive *receive, const unsigned char *bytes, s
     receive->since = 0;
   }
   if (*count != SIZE_MAX && receive->protocol == CONFIG_PROTOCOL_NATIVE && receive->framing.state == FRAMING_PAYLOAD) {
-    stamp_frame(receive, now);
+    struct slot *slot = receive->filling;
+    receive->spoiled = slot && !stamp_frame(&slot->frame, &receive->framing.stamp, now);
   }
   return *count != SIZE_MAX;
 }

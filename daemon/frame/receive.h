@@ -66,6 +66,8 @@ int64_t receive_gap(const struct receive *receive, uint64_t sequence);
 int receive_vector(struct receive *receive, struct iovec vector[RECEIVE_VECTORS], int64_t now);
 /* `count` bytes were put there, by a read that began and ended at these times. False: malformed; `problem` says how. */
 bool receive_advance(struct receive *receive, size_t count, int64_t began, int64_t now);
+/* A whole frame is in that slot, which is FREE, and its producer says this of it: it is READY now, or invalid. */
+void receive_whole(struct receive *receive, struct slot *slot, const struct native_frame *stamp, int64_t now);
 /* Whether bytes of the next frames were read behind a preamble, and wait for a slot. */
 static inline bool receive_has_staged(const struct receive *receive) { return receive->staged_at < receive->staged_end; }
 /* Raw: whether the producer's first frame is whole and began like another protocol. Any bytes may be a frame. */

@@ -34,19 +34,12 @@ static bool attach_new(struct session *session) {
   session->acknowledged = 0;
   session->unread_since = 0;
   session->untold |= 1U << SESSION_NOT_READ | 1U << SESSION_FOREIGN;
-  session->source.channel = NULL;
-  if (session->shares) {
-    channel_open(&session->channel, (struct native_control *)session->control.base, &session->flow, &session->receive,
-                 session->attach_fd, session->is_reply);
-    session->source.channel = &session->channel;
-  }
   if (session->is_reply && !session->shares && !session->attach_reader) {
     session->source.reason = DETACH_ERROR;
     snprintf(session->source.text, sizeof session->source.text, "no memory or descriptor for its results");
     session_tell(session, SESSION_DETACHED);
     return false;
   }
-  source_open(&session->source, session->setup.lane, session->attach_fd);
   return true;
 }
 
@@ -58,13 +51,15 @@ static void session_run_attach(struct message *message) {
   if (!session->attach_continues && !attach_new(session)) {
     return;
   }
+  session->source.channel = session->shares ? &session->channel : NULL;
+  if (session->shares) {
+    channel_open(&session->channel, (struct native_control *)session->control.base, &session->flow, &session->source.mark,
+                 session->attach_fd, session->is_reply, session->attach_continues);
+  }
   if (session->attach_continues) { /* all is as a process before this one left it, but for what only a process has */
-    if (session->shares) {
-      channel_open_again(&session->channel, (struct native_control *)session->control.base, &session->flow, &session->receive,
-                         session->attach_fd, session->is_reply);
-      session->source.channel = &session->channel;
-    }
     source_open_again(&session->source, session->setup.lane, session->attach_fd);
+  } else {
+    source_open(&session->source, session->setup.lane, session->attach_fd);
   }
   if (session->is_reply && !session->shares && session->attach_reader) {
     struct reader *reader = session->attach_reader;

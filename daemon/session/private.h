@@ -10,11 +10,11 @@
 #include <stdatomic.h>
 
 #include "daemon/frame/arena.h"
+#include "daemon/frame/channel.h"
 #include "daemon/frame/receive.h"
 #include "daemon/frame/relay.h"
 #include "daemon/session/session.h"
 #include "daemon/sink/results.h"
-#include "daemon/source/channel.h"
 #include "daemon/source/source.h"
 
 /* Embedded messages: nothing is allocated to talk. */

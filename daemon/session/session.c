@@ -13,6 +13,7 @@
 #include "daemon/frame/dispatch.h"
 #include "daemon/measure/health.h"
 #include "daemon/session/private.h"
+#include "daemon/sink/completions.h"
 
 #define SPIN_A_TURN     (50 * NS_PER_US)
 #define SPIN_BESIDE     (5 * NS_PER_US)   /* where others on the lane may sleep, whom only the loop wakes up */
@@ -95,21 +96,22 @@ static bool wants_slot(const struct session *session, int64_t now) {
 static bool abandon_results(struct session *session, int64_t now) {
   enum fate fate = session->stopping ? FATE_SHUTDOWN : FATE_CLIENT_GONE;
   if (session->shares) {
-    channel_abandon(&session->channel, fate, now);
+    completions_abandon(&session->channel, fate, now);
   }
   bool moved = drop_all(session, SLOT_DONE, fate, now);
   return drop_all(session, SLOT_READY, fate, now) || moved;
 }
 
-/* A producer that has ended is told nothing more. */
-static bool give(struct session *session, int64_t now) {
-  if (session->source.state != SOURCE_OPEN || !channel_has_news(&session->channel)) {
+/* By shared memory. A producer that has ended is told nothing more. */
+static bool emit_completions(struct session *session, int64_t now) {
+  if (session->source.state != SOURCE_OPEN) {
     return false;
   }
-  mark_set(&session->source.mark);
-  channel_give(&session->channel, now);
-  mark_clear(&session->source.mark);
-  return true;
+  enum completions_progress progress = completions_turn(&session->channel, now);
+  if (progress == COMPLETIONS_BROKEN) {
+    source_end(&session->source, DETACH_MALFORMED, "in shared memory it took results that it was not given");
+  }
+  return progress != COMPLETIONS_QUIET;
 }
 
 /* DONE results go to the sink, in order; what it does with them is its own business. */
@@ -119,7 +121,7 @@ static bool emit(struct session *session, int64_t now) {
     return abandon_results(session, now);
   }
   if (session->shares && session->is_reply) {
-    return give(session, now);
+    return emit_completions(session, now);
   }
   unsigned results = flow->ring.queues[SLOT_DONE].count;
   for (unsigned i = 0; i < results; i++) {
@@ -131,8 +133,8 @@ static bool emit(struct session *session, int64_t now) {
       lane_schedule(&session->sink->runner);
     }
   }
-  bool gave = session->shares && give(session, now);
-  return results > 0 || gave;
+  bool told = session->shares && emit_completions(session, now);
+  return results > 0 || told;
 }
 
 /* Downstream first, so that what a step frees is there for the one before it. */
@@ -162,7 +164,7 @@ static bool turn_once(struct session *session, int64_t now) {
     moved |= dispatch_turn(flow, now); /* what came is on the device before that is asked again */
   }
   if (session->shares && session->channel.unheard) {
-    channel_ring(&session->channel);
+    completions_ring(&session->channel);
   }
   nvtx_end();
   if (flow->device_dead && session_is_untold(session, SESSION_GPU_FAULT)) {
@@ -213,8 +215,7 @@ static void publish(struct session *session, int64_t now) {
 
 /* Whether the sink's lane, and a client with shared memory, will ask for a turn when they have something for us. */
 static bool may_wait(struct session *session) {
-  return (!session->flow.relay || relay_may_wait(session->flow.relay)) &&
-         (!session->shares || session->source.state != SOURCE_OPEN || channel_may_sleep(&session->channel));
+  return (!session->flow.relay || relay_may_wait(session->flow.relay)) && source_may_sleep(&session->source);
 }
 
 /* spin: whether to look again without sleeping, although nothing moved. */
@@ -364,7 +365,6 @@ void session_on_source_closed(struct source *source) {
   struct session *session = (struct session *)((char *)source - offsetof(struct session, source));
   session->client_gone = false;
   session->shares = false;
-  source->channel = NULL;
   session_tell(session, SESSION_DETACHED);
   lane_schedule(&session->runner);
 }

@@ -1,5 +1,6 @@
 /*
- * A producer with shared memory: its frames come by a channel, and its connection carries doorbells and its end.
+ * Receive from a producer with shared memory: it submits slots with whole frames in them. Its connection carries doorbells and
+ * its end. See frame/channel.h.
  *
  * The connection is read only when it is ready, which is when the client has rung or gone. What it submitted before it
  * went still counts, so that a producer that goes while its session is held keeps its place until that is taken.
@@ -8,7 +9,7 @@
 #include <string.h>
 
 #include "daemon/base/doorbell.h"
-#include "daemon/source/channel.h"
+#include "daemon/frame/channel.h"
 #include "daemon/source/private.h"
 
 /* libuv stops at an error, but bytes may wait before the end of which it tells. */
@@ -38,45 +39,113 @@ static void shared_open(struct source *source, struct lane *lane) {
   }
 }
 
-/* False: the client has gone, or said what no client may say. */
-static bool hear_doorbells(struct source *source) {
+/* -- what the client submitted ----------------------------------------------------------------------------------------- */
+
+static bool is_broken(struct source *source, const char *what, uint32_t number) {
+  source_end(source, DETACH_MALFORMED, "in shared memory it %s (%u)", what, number);
+  return false;
+}
+
+/* False: the client breaks the protocol, which ends it; or the slot is to be taken back first. A client is done with a slot
+ * before it submits it again, so that a look at what it is done with, behind one at what it submitted, shows that. */
+static bool take_submission(struct source *source, int64_t now) {
+  struct channel *channel = source->channel;
+  struct native_submission submission;
+  memcpy(&submission, &channel->control->submissions[channel->submitted % NATIVE_RING], sizeof submission);
+  atomic_signal_fence(memory_order_seq_cst); /* the compiler must not read there again what was checked here */
+  const struct native_frame *frame = &submission.frame;
+  if (submission.slot >= channel->flow->ring.count) {
+    return is_broken(source, "submitted a slot that does not exist", submission.slot);
+  }
+  const enum channel_owner owner = channel->owners[submission.slot];
+  if (owner != CHANNEL_CLIENT) {
+    uint32_t taken = atomic_load_explicit(&channel->control->client.taken, memory_order_acquire);
+    bool is_back = owner == CHANNEL_TOLD && taken != channel->taken;
+    return is_back ? false : is_broken(source, "submitted a slot that is not its own", submission.slot);
+  }
+  if (submission.zero != 0 || frame->zero != 0 || (frame->flags & ~NATIVE_FRAME_FLAGS) != 0) {
+    return is_broken(source, "submitted what this version does not know, with slot", submission.slot);
+  }
+  channel->submitted++;
+  channel->owners[submission.slot] = CHANNEL_DAEMON;
+  receive_whole(source->receive, &channel->flow->ring.slots[submission.slot], frame, now);
+  return true;
+}
+
+static void take_submissions(struct source *source, uint32_t submitted, int64_t now) {
+  struct channel *channel = source->channel;
+  if (submitted - channel->submitted > NATIVE_RING) {
+    is_broken(source, "submitted more frames than there are slots", submitted - channel->submitted);
+    return;
+  }
+  mark_set(&source->mark);
+  while (channel->submitted != submitted && !source->receive->held && take_submission(source, now)) {
+  }
+  mark_clear(&source->mark);
+}
+
+/* -- turns ------------------------------------------------------------------------------------------------------------- */
+
+/* The client submitted frames that are not taken while the session is held, and that would count even if it left. */
+static bool is_held_up(const struct source *source) {
+  return source->receive->held && !source->channel->replies && channel_has_submissions(source->channel);
+}
+
+static enum doorbell_heard hear_doorbells(struct source *source) {
   int error = uv_is_active((uv_handle_t *)&source->poll) ? 0 : uv_poll_start(&source->poll, UV_READABLE, on_ready);
   if (error != 0) {
     source_end(source, DETACH_ERROR, "cannot wait for it: %s", uv_strerror(error));
-    return false;
+    return DOORBELL_NOTHING;
   }
   enum doorbell_heard heard = doorbell_hear(source->fd);
   source->readable = heard == DOORBELL_MORE;
   if (heard == DOORBELL_NONSENSE) {
     source_end(source, DETACH_MALFORMED, "%s", DOORBELL_COMPLAINT);
-  } else if (heard == DOORBELL_GONE) {
-    source_end(source, DETACH_END, "%s", "");
   } else if (heard == DOORBELL_ERROR) {
     source_end(source, DETACH_ERROR, "reading failed: %s", strerror(errno));
   }
-  return heard == DOORBELL_NOTHING || heard == DOORBELL_MORE;
+  return heard;
 }
 
-static bool take_turn(struct source *source, int64_t now) {
-  bool rang = source->readable && !channel_is_held_up(source->channel);
+static bool shared_turn(struct source *source, int64_t now) {
+  struct channel *channel = source->channel;
+  const bool rang = source->readable && !is_held_up(source);
   if (source->readable && !rang) {
     uv_poll_stop(&source->poll); /* until it is held no longer: that will ask for a turn */
   }
-  bool there = !rang || hear_doorbells(source);
-  if (!there && source->reason == DETACH_MALFORMED) {
+  const enum doorbell_heard heard = rang ? hear_doorbells(source) : DOORBELL_NOTHING;
+  if (source->state != SOURCE_OPEN) {
     return true;
   }
-  /* A client that has gone submitted what it submitted. */
-  enum channel_progress progress = CHANNEL_QUIET;
-  if (channel_is_asked(source->channel)) {
-    mark_set(&source->mark);
-    progress = channel_take(source->channel, now);
-    mark_clear(&source->mark);
+  const uint32_t before = channel->submitted;
+  __builtin_prefetch(&channel->control->submissions[before % NATIVE_RING]); /* it comes along with its cursor */
+  const uint32_t submitted = atomic_load_explicit(&channel->control->client.submitted, memory_order_acquire);
+  if (channel->asleep) {
+    channel->asleep = false;
+    atomic_store_explicit(&channel->control->daemon.sleeps, 0, memory_order_relaxed);
   }
-  if (there && progress == CHANNEL_BROKEN) {
-    source_end(source, DETACH_MALFORMED, "%s", source->receive->problem);
+  if (submitted != before) {
+    take_submissions(source, submitted, now);
   }
-  return rang || progress != CHANNEL_QUIET;
+  if (heard == DOORBELL_GONE && source->state == SOURCE_OPEN) {
+    source->readable = !source->receive->held && channel->submitted != submitted; /* then its end is heard once more */
+    if (!source->readable) {
+      source_end(source, DETACH_END, "%s", "");
+    }
+  }
+  return rang || channel->submitted != before || source->state != SOURCE_OPEN;
 }
 
-const struct source_operations source_shared_operations = {.open = shared_open, .turn = take_turn, .close = source_close_poll};
+bool source_may_sleep(struct source *source) {
+  if (source->state != SOURCE_OPEN || source->kind != DESCRIPTOR_SHARED) {
+    return true;
+  }
+  struct channel *channel = source->channel;
+  channel->asleep = true;
+  atomic_store_explicit(&channel->control->daemon.sleeps, 1, memory_order_relaxed);
+  atomic_thread_fence(memory_order_seq_cst);
+  return source->receive->held || !channel_has_submissions(channel);
+}
+
+const struct source_operations source_shared_operations = {
+    .open = shared_open, .turn = shared_turn, .close = source_close_poll};

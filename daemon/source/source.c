@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/source/channel.h"
+#include "daemon/frame/channel.h"
 #include "daemon/source/private.h"
 
 /* Devices such as /dev/zero are always ready and know no polling: they are read as files are. */
@@ -106,8 +106,10 @@ bool source_waits(const struct source *source) {
   if (source->state != SOURCE_OPEN) {
     return false;
   }
-  return source->kind == DESCRIPTOR_SHARED ? channel_is_starved(source->channel)
-                                           : source->readable || source->kind == DESCRIPTOR_FILE;
+  if (source->kind == DESCRIPTOR_SHARED) { /* the client has no slot to put a frame in */
+    return channel_away(source->channel) == source->channel->flow->ring.count;
+  }
+  return source->readable || source->kind == DESCRIPTOR_FILE;
 }
 
 bool source_has_unread(const struct source *source) {

@@ -5,7 +5,7 @@
  * no slot is free: the producer feels that, and nothing is buffered in between.
  *
  * Three kinds: one that is polled (socket, pipe, FIFO, terminal) is read when it is ready, without blocking; a file through
- * uv_fs, one request at a time; and a channel, whose frames are there already. Lives on its session's lane.
+ * uv_fs, one request at a time; and shared memory, whose frames are there already. Lives on its session's lane.
  */
 #ifndef FRAMED_SOURCE_SOURCE_H
 #define FRAMED_SOURCE_SOURCE_H
@@ -56,7 +56,7 @@ struct source {
   void (*closed)(struct source *source); /* source_close() is done; the descriptor is the receiver's */
   struct mark mark; /* set while nobody could say how much of its descriptor was read, and what of that is in slots */
 
-  struct channel *channel; /* NULL: frames come as bytes */
+  struct channel *channel; /* frames come in shared memory; NULL: as bytes */
 
   /* polled */
   bool is_socket;
@@ -95,6 +95,8 @@ bool source_turn(struct source *source, int64_t now);
 void source_poke(struct source *source);
 /* Ends the source if the frame that has begun is overdue. */
 void source_tick(struct source *source, int64_t now);
+/* Whether the lane may go without a turn until the descriptor is ready; a client with shared memory is told to ring. */
+bool source_may_sleep(struct source *source);
 /* Whether there may be bytes that no slot is free for: the last read may have taken all. */
 bool source_waits(const struct source *source);
 /* Whether there are bytes that were not read; of descriptors that are polled only. Asks the kernel. */

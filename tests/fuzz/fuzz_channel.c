@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/source/channel.h"
+#include "daemon/frame/channel.h"
+#include "daemon/sink/completions.h"
+#include "daemon/source/private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -28,6 +30,8 @@ struct rig {
   struct account account;
   struct receive receive;
   struct channel channel;
+  struct runner runner; /* on no lane */
+  struct source source;
   int64_t now;
 };
 
@@ -104,7 +108,8 @@ static bool step(struct rig *rig, struct input *input) {
     client_submits(rig, input);
     break;
   case TAKE:
-    return !channel_is_asked(&rig->channel) || channel_take(&rig->channel, rig->now) != CHANNEL_BROKEN;
+    source_turn(&rig->source, rig->now);
+    return rig->source.state == SOURCE_OPEN;
   case RUN:
     run(rig);
     break;
@@ -112,14 +117,16 @@ static bool step(struct rig *rig, struct input *input) {
     drop(rig, SLOT_READY, FATE_LATE);
     break;
   case GIVE:
-    channel_give(&rig->channel, rig->now);
-    channel_ring(&rig->channel);
+    if (completions_turn(&rig->channel, rig->now) == COMPLETIONS_BROKEN) {
+      return false;
+    }
+    completions_ring(&rig->channel);
     break;
   case TAKEN:
     atomic_store(&rig->control->client.taken, atomic_load(&rig->control->daemon.completed));
     break;
   case SLEEP:
-    channel_may_sleep(&rig->channel);
+    source_may_sleep(&rig->source);
     break;
   case HOLD:
     rig->receive.held = !rig->receive.held;
@@ -133,7 +140,7 @@ static bool step(struct rig *rig, struct input *input) {
 
 /* As a session does when its client has left. */
 static void let_go(struct rig *rig) {
-  channel_abandon(&rig->channel, FATE_CLIENT_GONE, rig->now);
+  completions_abandon(&rig->channel, FATE_CLIENT_GONE, rig->now);
   for (unsigned i = 0; i < SLOTS; i++) {
     drop(rig, SLOT_READY, FATE_CLIENT_GONE);
     drop(rig, SLOT_DONE, FATE_CLIENT_GONE);
@@ -156,7 +163,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   rig.now = 1000;
   receive_init(&rig.receive, &rig.flow, CONFIG_PROTOCOL_NATIVE, &format, NULL);
   receive_start(&rig.receive);
-  channel_open(&rig.channel, rig.control, &rig.flow, &rig.receive, -1, (next(&input) & 1U) != 0);
+  rig.source = (struct source){.state = SOURCE_OPEN,
+                               .kind = DESCRIPTOR_SHARED,
+                               .operations = &source_shared_operations,
+                               .runner = &rig.runner,
+                               .receive = &rig.receive,
+                               .fd = -1,
+                               .channel = &rig.channel};
+  channel_open(&rig.channel, rig.control, &rig.flow, &rig.source.mark, -1, (next(&input) & 1U) != 0, false);
   while (input.size > 0 && step(&rig, &input)) {
     check(&rig);
   }

@@ -2,7 +2,7 @@
  * The protocols by which one side sleeps and the other wakes it, in a model: every interleaving of two processors whose
  * stores wait in buffers before others see them (as on x86; what may be reordered there is reordered here).
  *
- * Three protocols have the same shape, and each is written here as it stands in the code: client to daemon in source/channel.c,
+ * Three protocols have the same shape, and each is written here as it stands in the code: client to daemon in source/shared.c,
  * daemon to client as framed-protocol(7) has it, and lane to lane in base/spsc.c. A wake-up is lost if nothing can go on while
  * the side that sleeps has not seen everything. With both fences there is none; without either of them there must be one,
  * or the model would show nothing.
@@ -134,7 +134,7 @@ static bool take(struct state *state) {
     }
     state->seen++;
     return go(state, SLEEPER, 0);
-  case TO_DAEMON: /* channel_is_asked() reads the cursor first, and then says that it is awake */
+  case TO_DAEMON: /* shared_turn() reads the cursor first, and then says that it is awake */
     if (state->at[SLEEPER] == 0) {
       state->read = load(state, SLEEPER, CURSOR);
       return go(state, SLEEPER, state->asleep ? 1 : 2);

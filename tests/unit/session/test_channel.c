@@ -1,13 +1,13 @@
 /*
- * The lane's end of shared memory, one thing at a time: every lie alone, what it holds and calls invalid, whom it rings for,
- * and what it believes of a tape.
+ * Shared memory from submission to completion, one thing at a time: every lie alone, what is held and called invalid, whom the
+ * lane rings for, and what it believes of a process before it.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "tests/unit/runner.h"
-#include "tests/unit/source/channel_rig.h"
+#include "tests/unit/session/channel_rig.h"
 
 static uint64_t fate_of(enum fate fate) { return rig.account.now.ledger.fates[fate]; }
 
@@ -25,9 +25,9 @@ static void submit_twice(void) {
 
 static void submit_what_it_was_told(void) {
   submit_plainly(0);
-  channel_take(&rig.channel, rig.now);
+  take();
   run_one(false);
-  channel_give(&rig.channel, rig.now);
+  give();
   submit_plainly(0); /* without having taken the completion */
 }
 
@@ -38,9 +38,9 @@ static void take_backwards(void) { atomic_store(&rig.control.client.taken, UINT3
 
 static void take_more(void) {
   submit_plainly(0);
-  channel_take(&rig.channel, rig.now);
+  take();
   run_one(false);
-  channel_give(&rig.channel, rig.now);
+  give();
   atomic_store(&rig.control.client.taken, 2);
 }
 
@@ -58,15 +58,32 @@ static void (*const lies[])(void) = {submit_none_such, submit_far_away, submit_t
 START_TEST(a_lie_breaks_the_channel_and_leaves_the_books_right) {
   set_up(true, 0);
   lies[_i]();
-  ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_BROKEN);
-  ck_assert_int_ne(rig.receive.problem[0], '\0');
+  give();
+  take();
+  ck_assert(is_broken());
   while (run_one(false)) {
   }
-  channel_give(&rig.channel, rig.now);
-  channel_abandon(&rig.channel, FATE_CLIENT_GONE, rig.now);
+  give();
+  completions_abandon(&rig.channel, FATE_CLIENT_GONE, rig.now);
   ck_assert_uint_eq(flow_in_flight(&rig.flow), 0);
   ck_assert_uint_eq(slot_count(&rig.flow.ring, SLOT_FREE), SLOTS);
   ck_assert_uint_eq(rig.account.now.ledger.in, fate_of(FATE_CLIENT_GONE) + fate_of(FATE_EMITTED));
+  tear_down();
+}
+END_TEST
+
+/* It takes a result and submits the slot again after the lane has looked at what it took. */
+START_TEST(a_slot_that_was_just_taken_waits_for_the_next_turn) {
+  set_up(true, 0);
+  submit_what_it_was_told();
+  atomic_store(&rig.control.client.taken, 1);
+  ck_assert(!take());
+  ck_assert(!is_broken());
+  ck_assert(!source_may_sleep(&rig.source));
+  ck_assert(give());
+  ck_assert(take());
+  ck_assert_uint_eq(rig.account.now.ledger.in, 2);
+  ck_assert_uint_eq(fate_of(FATE_EMITTED), 1);
   tear_down();
 }
 END_TEST
@@ -75,12 +92,11 @@ END_TEST
 START_TEST(the_daemons_words_are_never_read_back) {
   set_up(true, 0);
   submit_plainly(3);
-  ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_MOVED);
+  ck_assert(take());
   run_one(false);
   atomic_store(&rig.control.daemon.completed, 77);
   memset(rig.control.completions, 0xFF, sizeof rig.control.completions);
-  ck_assert(channel_has_news(&rig.channel));
-  channel_give(&rig.channel, rig.now);
+  ck_assert(give());
   ck_assert_uint_eq(atomic_load(&rig.control.daemon.completed), 1);
   ck_assert_uint_eq(rig.control.completions[0].slot, 3);
   tear_down();
@@ -93,12 +109,12 @@ START_TEST(while_held_submissions_wait) {
   set_up(true, 0);
   rig.receive.held = true;
   submit_plainly(0);
-  ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_QUIET);
+  ck_assert(!take());
   ck_assert_uint_eq(rig.account.now.ledger.in, 0);
-  ck_assert(channel_may_sleep(&rig.channel));
+  ck_assert(source_may_sleep(&rig.source));
   rig.receive.held = false;
-  ck_assert(!channel_may_sleep(&rig.channel));
-  ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_MOVED);
+  ck_assert(!source_may_sleep(&rig.source));
+  ck_assert(take());
   ck_assert_uint_eq(rig.account.now.ledger.in, 1);
   tear_down();
 }
@@ -110,9 +126,8 @@ START_TEST(stamps_that_make_no_sense_are_invalid) {
   for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     set_up(true, 0);
     submit(1, &wrong[i]);
-    ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_MOVED);
-    ck_assert(channel_has_news(&rig.channel));
-    channel_give(&rig.channel, rig.now);
+    ck_assert(take());
+    ck_assert(give());
     ck_assert_uint_eq(rig.control.completions[0].fate, FATE_INVALID);
     ck_assert_uint_eq(fate_of(FATE_INVALID), 1);
     tear_down();
@@ -130,10 +145,9 @@ static unsigned heard(void) {
 
 static void complete_one(uint32_t slot) {
   submit_plainly(slot);
-  ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_MOVED);
+  ck_assert(take());
   run_one(false);
-  ck_assert(channel_has_news(&rig.channel));
-  channel_give(&rig.channel, rig.now);
+  ck_assert(give());
 }
 
 START_TEST(only_who_sleeps_is_rung_and_once) {
@@ -154,12 +168,11 @@ START_TEST(who_goes_to_sleep_while_it_is_told_is_rung_in_the_same_turn) {
   set_up(true, 0);
   complete_one(0);
   atomic_store(&rig.control.client.sleeps, 1); /* having looked before that came */
-  channel_ring(&rig.channel);
+  completions_ring(&rig.channel);
   ck_assert_uint_eq(heard(), 1);
   atomic_store(&rig.control.client.sleeps, 1);
-  channel_ring(&rig.channel); /* nothing has come since */
-  ck_assert(!channel_has_news(&rig.channel));
-  channel_give(&rig.channel, rig.now);
+  completions_ring(&rig.channel); /* nothing has come since */
+  ck_assert(!give());
   ck_assert_uint_eq(heard(), 0);
   tear_down();
 }
@@ -167,12 +180,12 @@ END_TEST
 
 START_TEST(the_daemon_says_when_it_sleeps) {
   set_up(true, 0);
-  ck_assert(channel_may_sleep(&rig.channel));
+  ck_assert(source_may_sleep(&rig.source));
   ck_assert_uint_eq(atomic_load(&rig.control.daemon.sleeps), 1);
-  ck_assert(!channel_is_asked(&rig.channel));
+  ck_assert(!take());
   ck_assert_uint_eq(atomic_load(&rig.control.daemon.sleeps), 0);
   submit_plainly(0);
-  ck_assert(!channel_may_sleep(&rig.channel)); /* it came after the last look */
+  ck_assert(!source_may_sleep(&rig.source)); /* it came after the last look */
   tear_down();
 }
 END_TEST
@@ -201,10 +214,9 @@ START_TEST(cursors_that_contradict_the_owners_are_not_believed) {
   set_up(true, 0U - 1U);
   submit_plainly(1);
   submit_plainly(2);
-  ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_MOVED);
+  ck_assert(take());
   run_one(false);
-  ck_assert(channel_has_news(&rig.channel));
-  channel_give(&rig.channel, rig.now);
+  ck_assert(give());
   ck_assert(is_believed(0));
   ck_assert(!is_believed(1));
   ck_assert(!is_believed(UINT32_MAX));
@@ -221,6 +233,7 @@ Suite *channel_suite(void) {
   TCase *tests = tcase_create("all");
   tcase_set_timeout(tests, 120);
   tcase_add_loop_test(tests, a_lie_breaks_the_channel_and_leaves_the_books_right, 0, sizeof lies / sizeof *lies);
+  tcase_add_test(tests, a_slot_that_was_just_taken_waits_for_the_next_turn);
   tcase_add_test(tests, the_daemons_words_are_never_read_back);
   tcase_add_test(tests, while_held_submissions_wait);
   tcase_add_test(tests, stamps_that_make_no_sense_are_invalid);

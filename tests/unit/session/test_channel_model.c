@@ -9,7 +9,7 @@
 
 #include "tests/unit/chance.h"
 #include "tests/unit/runner.h"
-#include "tests/unit/source/channel_rig.h"
+#include "tests/unit/session/channel_rig.h"
 
 enum { STEPS_A_RUN = 2000, RUNS = 50 };
 
@@ -70,7 +70,7 @@ static void model_give(bool replies) {
   for (unsigned gone = chance(4); !replies && gone > 0; gone--) {
     emit_one();
   }
-  channel_give(&rig.channel, rig.now);
+  give();
   for (; at != atomic_load(&rig.control.daemon.completed); at++) {
     uint64_t sequence = rig.control.completions[at % NATIVE_RING].result.sequence;
     require(sequence > before, "frame %u comes back behind a later one", (unsigned)sequence);
@@ -78,12 +78,9 @@ static void model_give(bool replies) {
   }
 }
 
-/* As the source does it. */
 static void model_turn(void) {
-  if (channel_is_asked(&rig.channel)) {
-    require(channel_take(&rig.channel, rig.now) != CHANNEL_BROKEN, "an honest client is called a liar: %s",
-            rig.receive.problem);
-  }
+  take();
+  require(!is_broken(), "an honest client is called a liar: %s", rig.source.text);
 }
 
 static void random_step(bool replies) {
@@ -120,10 +117,10 @@ static void finish(bool replies) {
     if (!replies) {
       emit_one();
     }
-    channel_give(&rig.channel, rig.now);
+    give();
     model_take();
   }
-  model_turn();
+  give();
   ck_assert_uint_eq(completed, submitted);
   ck_assert_uint_eq(rig.account.now.ledger.in, submitted);
   ck_assert_uint_eq(flow_in_flight(&rig.flow), 0);

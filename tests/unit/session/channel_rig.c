@@ -1,9 +1,11 @@
-#include "tests/unit/source/channel_rig.h"
+#include "tests/unit/session/channel_rig.h"
 
 #include <check.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "daemon/source/private.h"
 
 struct channel_rig rig;
 
@@ -20,7 +22,15 @@ void set_up(bool replies, uint32_t cursors) {
   receive_init(&rig.receive, &rig.flow, CONFIG_PROTOCOL_NATIVE, &format, NULL);
   receive_start(&rig.receive);
   ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, rig.ends), 0);
-  channel_open(&rig.channel, &rig.control, &rig.flow, &rig.receive, rig.ends[0], replies);
+  rig.source = (struct source){.state = SOURCE_OPEN,
+                               .kind = DESCRIPTOR_SHARED,
+                               .operations = &source_shared_operations,
+                               .runner = &rig.runner,
+                               .receive = &rig.receive,
+                               .fd = rig.ends[0],
+                               .channel = &rig.channel};
+  channel_open(&rig.channel, &rig.control, &rig.flow, &rig.source.mark, rig.ends[0], replies, false);
+  rig.took_too_much = false;
   rig.channel.submitted = rig.channel.completed = rig.channel.taken = cursors;
   atomic_store(&rig.control.client.submitted, cursors);
   atomic_store(&rig.control.client.taken, cursors);
@@ -38,6 +48,16 @@ void submit(uint32_t slot, const struct native_frame *frame) {
   rig.control.submissions[at % NATIVE_RING] = (struct native_submission){.slot = slot, .frame = *frame};
   atomic_store(&rig.control.client.submitted, at + 1);
 }
+
+bool take(void) { return source_turn(&rig.source, rig.now); }
+
+bool give(void) {
+  enum completions_progress progress = completions_turn(&rig.channel, rig.now);
+  rig.took_too_much = rig.took_too_much || progress == COMPLETIONS_BROKEN;
+  return progress != COMPLETIONS_QUIET;
+}
+
+bool is_broken(void) { return rig.took_too_much || rig.source.reason == DETACH_MALFORMED; }
 
 bool run_one(bool late) {
   struct slot *slot = slot_oldest(&rig.flow.ring, SLOT_READY);

@@ -1,0 +1,128 @@
+#include "daemon/sink/completions.h"
+
+#include <string.h>
+
+#include "daemon/base/doorbell.h"
+
+enum { PATIENCE_NS = 1000, TRIED_ANEW = 64 /* completions */ };
+
+/* -- what the client is told ------------------------------------------------------------------------------------------- */
+
+/* A slot that is idle is the client's, or the client was told of it, or is to be told now. */
+static bool has_news(const struct channel *channel) {
+  const struct slot_queue *queues = channel->flow->ring.queues;
+  unsigned idle = queues[SLOT_FREE].count;
+  if (channel->replies) {
+    idle += queues[SLOT_EMITTING].count + queues[SLOT_DONE].count;
+  }
+  return idle + channel_away(channel) > channel->flow->ring.count;
+}
+
+/* The daemon's slots that are free: their frames were dropped on their way or, where results go elsewhere, are through. Slots
+ * come back in any order, and the client is told of them in their frames'. */
+static struct slot *oldest_free(struct channel *channel) {
+  struct slot_ring *ring = &channel->flow->ring;
+  struct slot *oldest = NULL;
+  for (unsigned i = 0; i < ring->count; i++) {
+    struct slot *slot = &ring->slots[i];
+    bool is_back = channel->owners[i] == CHANNEL_DAEMON && slot->state == SLOT_FREE;
+    oldest = is_back && (!oldest || slot->frame.sequence < oldest->frame.sequence) ? slot : oldest;
+  }
+  return oldest;
+}
+
+static void complete(struct channel *channel, const struct slot *slot, enum fate fate, int64_t now) {
+  struct native_completion completion = {.slot = slot->index, .fate = (uint32_t)fate};
+  completion.result = frame_result(&slot->frame, channel->flow->seat, now);
+  memcpy(&channel->control->completions[channel->completed % NATIVE_RING], &completion, sizeof completion);
+  channel->told[channel->completed % NATIVE_RING] = (unsigned char)slot->index;
+  channel->owners[slot->index] = CHANNEL_TOLD;
+  channel->completed++;
+  atomic_store_explicit(&channel->control->daemon.completed, channel->completed, memory_order_release);
+}
+
+/* There is news. */
+static void complete_all(struct channel *channel, int64_t now) {
+  do {
+    struct slot *back = oldest_free(channel);
+    const struct slot *done = channel->replies ? slot_oldest(&channel->flow->ring, SLOT_DONE) : NULL;
+    if (done && (!back || done->frame.sequence < back->frame.sequence)) {
+      complete(channel, flow_offer(channel->flow), FATE_EMITTED, now);
+    } else if (back) {
+      complete(channel, back, back->frame.fate, now);
+    }
+  } while (has_news(channel));
+  channel->unheard = true;
+  bool sleeps = atomic_load_explicit(&channel->control->client.sleeps, memory_order_relaxed) != 0;
+  channel->awaits = !sleeps && channel->flow->asks_by_calls;
+  if (sleeps) {
+    completions_ring(channel);
+  }
+}
+
+void completions_ring(struct channel *channel) {
+  if (channel->unheard) {
+    channel->unheard = !doorbell_ring(channel->control, channel->fd);
+  }
+}
+
+/* A client that polls answers a result with its next frame in less time than it takes to ask the device, which would keep that
+ * frame waiting. For one that does not, it is waited less and less, and now and then as long again. */
+static void await_answer(struct channel *channel) {
+  int64_t patience = channel->completed % TRIED_ANEW == 0 ? PATIENCE_NS : channel->patience;
+  bool answered = channel_has_submissions(channel);
+  int64_t until = answered || patience == 0 ? 0 : clock_now() + patience;
+  while (!answered && until > 0 && clock_now() < until) {
+    answered = channel_has_submissions(channel);
+  }
+  channel->patience = answered ? PATIENCE_NS : patience / 2;
+  channel->awaits = false;
+}
+
+/* -- what it is done with ---------------------------------------------------------------------------------------------- */
+
+static void take_back(struct channel *channel, enum fate fate, int64_t now) {
+  unsigned index = channel->told[channel->taken % NATIVE_RING];
+  struct slot *slot = &channel->flow->ring.slots[index];
+  channel->taken++;
+  channel->owners[index] = CHANNEL_CLIENT;
+  if (slot->state == SLOT_EMITTING) {
+    if (fate == FATE_EMITTED) {
+      channel->flow->account->now.ledger.out_bytes += channel->flow->output_bytes;
+    }
+    flow_drop(channel->flow, slot, fate, now);
+    channel->flow->active = now;
+  }
+}
+
+void completions_abandon(struct channel *channel, enum fate fate, int64_t now) {
+  while (channel_is_owed(channel)) {
+    take_back(channel, fate, now);
+  }
+}
+
+enum completions_progress completions_turn(struct channel *channel, int64_t now) {
+  enum completions_progress progress = COMPLETIONS_QUIET;
+  if (has_news(channel)) {
+    mark_set(channel->mark);
+    complete_all(channel, now);
+    mark_clear(channel->mark);
+    progress = COMPLETIONS_MOVED;
+  }
+  if (channel->awaits) {
+    await_answer(channel);
+  }
+  uint32_t taken = atomic_load_explicit(&channel->control->client.taken, memory_order_acquire);
+  if (taken == channel->taken) {
+    return progress;
+  }
+  if (taken - channel->taken > channel->completed - channel->taken) {
+    return COMPLETIONS_BROKEN;
+  }
+  mark_set(channel->mark);
+  while (channel->taken != taken) {
+    take_back(channel, FATE_EMITTED, now);
+  }
+  mark_clear(channel->mark);
+  return COMPLETIONS_MOVED;
+}
