@@ -25,7 +25,7 @@ static bool is_aside(const struct sink *left, unsigned index) {
 const struct sink *sink_left(const struct sink *address) {
   const struct sink *left = image_left_at(address, IMAGE_SINK, sizeof *left);
   bool sound = left && left->first <= left->tail && left->tail - left->first <= GPU_MAX_SLOTS && left->base <= left->first &&
-               IMAGE_IS_FLAG(left->placed) && image_is_time(left->position);
+               IMAGE_IS_FLAG(left->file.placed) && image_is_time(left->file.position);
   for (unsigned i = 0; i < GPU_MAX_SLOTS && sound; i++) {
     sound = result_is_sound(&left->results[i]) && result_is_sound(&left->loans.aside[i]);
   }
@@ -66,7 +66,7 @@ static struct slot *slot_of(const struct result *result, struct flow *flow) {
 static void count_written(struct sink *sink, struct result *result, struct slot *slot) {
   slot->frame.seen = slot->frame.seen != 0 ? slot->frame.seen : clock_now();
   account_close(result->flow->account, &slot->frame, FATE_EMITTED, clock_now());
-  sink->position = result->end;
+  sink->file.position = result->end;
   result->fate = FATE_EMITTED;
   result->open = false;
 }
@@ -108,11 +108,11 @@ static void take_queue(struct sink *sink, const struct sink *left) {
 
 bool sink_adopt(struct sink *sink, const struct sink *left, sink_road *flow, void *context) {
   take_queue(sink, left);
-  sink->position = left->position;
-  sink->placed = left->placed;
-  sink->lost = left->lost;
-  sink->missed = left->missed;
-  sink->failed = sink->told = left->lost > 0; /* the word that it is over is still to come */
+  sink->file.position = left->file.position;
+  sink->file.placed = left->file.placed;
+  sink->file.lost = left->file.lost;
+  sink->file.missed = left->file.missed;
+  sink->file.failed = sink->file.told = left->file.lost > 0; /* the word that it is over is still to come */
   bool sound = sink_count(sink) <= GPU_MAX_SLOTS, all = sound;
   for (uint64_t at = sink->first; all && at < sink->tail; at++) {
     struct result *result = sink_result(sink, at);
@@ -264,11 +264,11 @@ struct reader *reader_adopt_file(struct sink *sink, const struct reader *left, i
   take_counts(reader, left);
   reader->until = image_is_time(left->until) ? left->until : 0;
   reader->shift = image_is_shift(left->shift) ? left->shift : 0;
-  sink->placed = sink->placed && (!S_ISREG(status.st_mode) || status.st_size >= sink->position);
-  reader->continues = sink->placed;
-  if (sink->placed && S_ISREG(status.st_mode) && status.st_size > sink->position) {
-    *torn = (uint64_t)(status.st_size - sink->position);
-    sink->torn = ftruncate(fd, sink->position) != 0;
+  sink->file.placed = sink->file.placed && (!S_ISREG(status.st_mode) || status.st_size >= sink->file.position);
+  reader->continues = sink->file.placed;
+  if (sink->file.placed && S_ISREG(status.st_mode) && status.st_size > sink->file.position) {
+    *torn = (uint64_t)(status.st_size - sink->file.position);
+    sink->file.torn = ftruncate(fd, sink->file.position) != 0;
   }
   return reader;
 }

@@ -145,7 +145,7 @@ void reader_depart(struct sink *sink, struct reader *reader, const char *why) {
   if (sink->gone && !sink->stopping) {
     sink->gone(sink->session, false, why);
   }
-  readers_release(sink, now);
+  sink_release(sink, now);
   lane_schedule(&sink->runner);
 }
 

@@ -28,24 +28,9 @@ static struct result *find_result(struct sink *sink, const struct slot *slot) {
   return aside;
 }
 
-void loans_set_aside(struct sink *sink) {
-  struct result *result = sink_result(sink, sink->first);
-  unsigned index = result->slot->index;
-  assert(!sink->block && !sink->loans.aside[index].slot);
-  sink->loans.order[index] = sink->first;
-  atomic_signal_fence(memory_order_seq_cst); /* while it stands there as well, the one in the queue counts */
-  sink->loans.aside[index] = *result;
-  result->slot = NULL;
-  atomic_signal_fence(memory_order_seq_cst);
-  sink->first++;
-}
-
 /* No reader has a result that was set aside any more. */
 static void release_aside(struct sink *sink, struct result *result, enum fate fate, int64_t now) {
-  if (result->open) {
-    result_settle(result, fate, now);
-  }
-  result_release(result);
+  result_release(result, fate, now);
   sink->loans.wanted = false;
 }
 

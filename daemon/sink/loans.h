@@ -42,8 +42,6 @@ void loans_begin(struct reader *reader, const struct result *result);
 void loans_end(struct sink *sink, struct reader *reader, bool taken, int64_t now);
 /* The reader leaves: its loans end. */
 void loans_leave(struct sink *sink, struct reader *reader, int64_t now);
-/* `drop`: takes the first result out of the queue, while its slot stays with those that it is lent to. */
-void loans_set_aside(struct sink *sink);
 /* Every loan ends, and results that were set aside get this fate, if they are open. */
 void loans_discard(struct sink *sink, enum fate fate, int64_t now);
 /* [no lane runs] What was set aside is in the queue again, before all else, as it goes over an upgrade. */

@@ -1,14 +1,15 @@
 /*
- * The queue of results: what all kinds of sinks are built on, and the words that a sink sends to the control loop.
+ * The queue of results, which every kind of sink is built on, and the notices that a sink sends to the control loop.
  *
- * A result comes in behind the others, gets its fate once, and leaves from the front once nobody needs its slot. A fate
- * stands in the result before the session can know of it.
+ * Here is the whole end of a frame's way. A result enters at the tail. When the last byte of it was sent to a reader or to the
+ * file, result_settle() gives its frame a fate. sink_release() decides which results nobody needs any more, and
+ * result_release() frees their slots; no other function does. The fate is stored in the result before the session can see it.
  */
 #include <assert.h>
 #include <string.h>
 
 #include "daemon/frame/relay.h"
-#include "daemon/sink/results.h"
+#include "daemon/sink/loans.h"
 
 size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix) {
   if (protocol == CONFIG_PROTOCOL_NATIVE) {
@@ -73,6 +74,8 @@ void result_mark_again(struct result *result) {
   memcpy(at, &flags, sizeof flags);
 }
 
+/* -- the end of the way: from the last byte sent to the slot FREE ----------------------------------------------------- */
+
 void result_settle(struct result *result, enum fate fate, int64_t now) {
   struct flow *flow = result->flow;
   assert(result->open);
@@ -91,10 +94,16 @@ void result_settle(struct result *result, enum fate fate, int64_t now) {
   flow->wake(flow->session);
 }
 
-void result_release(struct result *result) {
+void result_release(struct result *result, enum fate fate, int64_t now) {
+  struct sink *sink = result->sink;
   struct flow *flow = result->flow;
   struct slot *slot = result->slot;
-  assert(!result->open);
+  if (result->open) {
+    result_settle(result, fate, now);
+  }
+  if (sink_count(sink) > 0 && result == sink_result(sink, sink->first)) {
+    sink->first++;
+  }
   result->slot = NULL;
   if (flow->relay) {
     relay_release(flow->relay, slot);
@@ -104,24 +113,62 @@ void result_release(struct result *result) {
   flow->wake(flow->session);
 }
 
-void sink_release_first(struct sink *sink) {
+/* `drop`: the first result leaves the queue, while its slot stays with the readers that it is lent to. */
+static void set_aside(struct sink *sink) {
   struct result *result = sink_result(sink, sink->first);
-  assert(sink_count(sink) > 0);
+  unsigned index = result->slot->index;
+  assert(!sink->block && !sink->loans.aside[index].slot);
+  sink->loans.order[index] = sink->first;
+  atomic_signal_fence(memory_order_seq_cst); /* while both copies exist, the one in the queue counts */
+  sink->loans.aside[index] = *result;
+  result->slot = NULL;
+  atomic_signal_fence(memory_order_seq_cst);
   sink->first++;
-  result_release(result);
 }
 
-/* -- words to the control loop ----------------------------------------------------------------------------------------- */
+/* The oldest result that a reader is on. A reader that sends a rest is on none; a file needs the open ones. */
+static uint64_t first_needed(const struct sink *sink) {
+  uint64_t needed = sink->tail;
+  for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
+    if (!reader_has_rest(reader) && reader->at < needed) {
+      needed = reader->at;
+    }
+  }
+  return needed;
+}
+
+void sink_release(struct sink *sink, int64_t now) {
+  uint64_t needed = first_needed(sink);
+  while (sink->first < needed) {
+    struct result *result = sink_result(sink, sink->first);
+    bool is_lent = loans_have(sink, result);
+    if ((result->open || is_lent) && sink->block) {
+      return; /* the result waits for a reader, or for the file */
+    }
+    if (is_lent) {
+      set_aside(sink);
+    } else {
+      result_release(result, FATE_UNREAD, now);
+    }
+  }
+}
+
+void sink_give_up(struct sink *sink, enum fate fate, int64_t now) {
+  for (uint64_t at = sink->operations->discard(sink, fate, now); at < sink->tail; at++) {
+    if (sink_result(sink, at)->open) {
+      result_settle(sink_result(sink, at), fate, now);
+    }
+  }
+  sink_release(sink, now);
+}
+
+/* -- notices to the control loop ----------------------------------------------------------------------------------------- */
 
 static void sink_deliver(struct message *message) {
   struct sink_notice *notice = (struct sink_notice *)message;
   struct sink *sink = notice->event.sink;
   struct sink_event event = notice->event; /* the receiver may free the reader or sink that the notice is embedded in */
-  if (notice == &sink->room_notice) {
-    atomic_store(&sink->room_posted, false);
-  } else if (notice == &sink->trouble_notice) {
-    atomic_store(&sink->trouble_posted, false);
-  }
+  atomic_store(&notice->posted, false);
   sink->listener(sink->context, &event);
 }
 

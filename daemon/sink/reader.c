@@ -63,7 +63,7 @@ void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *misse
 }
 
 void reader_keep_index(struct reader *reader, int index, uint64_t count, const struct segment_times *times) {
-  const int64_t now = clock_now(), every = reader->sink->every_ns;
+  const int64_t now = clock_now(), every = reader->sink->file.every_ns;
   reader->index = index;
   reader->count = count;
   reader->hold = now + times->hold_ns;

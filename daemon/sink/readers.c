@@ -132,7 +132,7 @@ static bool write_once(struct sink *sink, struct reader *reader) {
     advance(sink, reader, (size_t)written, now);
     mark_clear(&reader->mark);
     if (sink->relay) {
-      readers_release(sink, now); /* the session may be waiting for the slot, on another lane */
+      sink_release(sink, now); /* the session may be waiting for the slot, on another lane */
     }
     return true;
   }
@@ -292,7 +292,7 @@ static bool readers_turn(struct sink *sink, int64_t now) {
       }
     }
   }
-  readers_release(sink, now);
+  sink_release(sink, now);
   return more;
 }
 

@@ -1,7 +1,6 @@
 /*
- * What the files of a sink with readers share, from the lowest: rest.c says when a result leaves the queue and makes room
- * before slow readers, departure.c polls for the end of a reader and lets it go, readers.c writes. All of it runs on the sink's
- * lane.
+ * What the files of a sink with readers share, from the lowest: rest.c makes room before slow readers, departure.c polls for
+ * the end of a reader and lets it go, readers.c writes. All of it runs on the sink's lane.
  */
 #ifndef FRAMED_SINK_READERS_H
 #define FRAMED_SINK_READERS_H
@@ -18,10 +17,8 @@ enum { HOLD_TICKS = 10, TICK_MS = 100 };
 
 /* -- rest.c --------------------------------------------------------------------------------------------------- */
 
-/* Releases results that no reader is on; under `block` only those that a reader has taken. */
-void readers_release(struct sink *sink, int64_t now);
 bool readers_reclaim(struct sink *sink, int64_t now);
-void readers_discard(struct sink *sink, enum fate fate, int64_t now);
+uint64_t readers_discard(struct sink *sink, enum fate fate, int64_t now);
 /* Room for what this reader will still need of a result that it begins with. False: there is none for now. */
 bool readers_take_room(struct sink *sink, struct reader *reader);
 /* The reader is between two results, or leaves. */

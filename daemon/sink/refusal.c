@@ -11,47 +11,48 @@
 /* -- what the control loop hears ---------------------------------------------------------------------------------------- */
 
 void refusal_tell(struct sink *sink) {
-  if (sink->failed == sink->told || atomic_exchange(&sink->trouble_posted, true)) {
+  struct file *file = &sink->file;
+  if (file->failed == file->told || !sink_may_post(&file->trouble)) {
     return;
   }
-  struct sink_event *event = &sink->trouble_notice.event;
-  sink->told = sink->failed;
-  *event = (struct sink_event){.kind = sink->failed ? SINK_FAILED : SINK_RECOVERED, .missed = sink->lost, .error = sink->error};
-  if (sink->failed) {
-    snprintf(event->text, sizeof event->text, "%s", sink->trouble);
+  struct sink_event *event = &file->trouble.event;
+  file->told = file->failed;
+  *event = (struct sink_event){.kind = file->failed ? SINK_FAILED : SINK_RECOVERED, .missed = file->lost, .error = file->error};
+  if (file->failed) {
+    snprintf(event->text, sizeof event->text, "%s", file->why);
   }
-  sink->lost = sink->failed ? sink->lost : 0;
-  sink_post(sink, &sink->trouble_notice);
+  file->lost = file->failed ? file->lost : 0;
+  sink_post(sink, &file->trouble);
 }
 
 /* "No space left on device (ENOSPC)" */
 static void describe_error(struct sink *sink, const char *before, int error) {
   const char *name = strerrorname_np(error);
-  sink->error = error;
-  snprintf(sink->trouble, sizeof sink->trouble, "%s%s (%s)", before, strerror(error), name ? name : "of no name");
+  sink->file.error = error;
+  snprintf(sink->file.why, sizeof sink->file.why, "%s%s (%s)", before, strerror(error), name ? name : "of no name");
 }
 
 void refusal_begins(struct sink *sink, int error) {
-  if (!sink->failed) {
-    sink->failed = true;
+  if (!sink->file.failed) {
+    sink->file.failed = true;
     describe_error(sink, "", -error);
   }
   refusal_tell(sink);
 }
 
 void refusal_ends(struct sink *sink) {
-  sink->failed = false;
-  sink->room_until = 0;
+  sink->file.failed = false;
+  sink->file.room_until = 0;
   refusal_tell(sink);
 }
 
 void refusal_leaves_torn(struct sink *sink, int error) {
   if (error == UV_EINVAL) {
-    sink->torn = false;
+    sink->file.torn = false;
     return;
   }
-  sink->failed = true;
-  sink->told = false;
+  sink->file.failed = true;
+  sink->file.told = false;
   describe_error(sink, "the part of a result that is there cannot be cut off: ", -error);
   refusal_tell(sink);
 }
@@ -59,29 +60,31 @@ void refusal_leaves_torn(struct sink *sink, int error) {
 /* -- before a result is lost -------------------------------------------------------------------------------------------- */
 
 bool refusal_ends_segment(struct sink *sink, int error) {
-  struct reader *reader = sink->readers;
+  struct file *file = &sink->file;
+  struct reader *reader = file->reader;
   if (error != UV_EFBIG || reader->index < 0 || reader->count == 0 || clock_now() < reader->hold || sink->stopping) {
     return false;
   }
   reader->until = clock_now();
   reader->indexed = false;
-  sink->torn |= sink->written > 0;
-  sink->written = 0;
+  file->torn |= file->written > 0;
+  file->written = 0;
   return true;
 }
 
 bool refusal_waits_for_room(struct sink *sink, int error) {
+  struct file *file = &sink->file;
   const int64_t now = clock_now();
-  if (!sink->makes_room || !retention_is_full(-error) || sink->readers->index < 0 || sink->stopping) {
+  if (!file->makes_room || !retention_is_full(-error) || file->reader->index < 0 || sink->stopping) {
     return false;
   }
-  sink->room_until = sink->room_until == 0 ? now + ROOM_PATIENCE : sink->room_until;
-  if (now >= sink->room_until) {
+  file->room_until = file->room_until == 0 ? now + ROOM_PATIENCE : file->room_until;
+  if (now >= file->room_until) {
     return false;
   }
-  if (!atomic_exchange(&sink->room_posted, true)) {
-    sink->room_notice.event = (struct sink_event){.kind = SINK_FULL, .error = -error};
-    sink_post(sink, &sink->room_notice);
+  if (sink_may_post(&file->room)) {
+    file->room.event = (struct sink_event){.kind = SINK_FULL, .error = -error};
+    sink_post(sink, &file->room);
   }
   return true;
 }

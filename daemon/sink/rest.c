@@ -1,5 +1,5 @@
 /*
- * When a result leaves a queue with readers, and what a slow reader keeps of it.
+ * What a slow reader keeps of a result whose slot is needed.
  *
  * Under `drop` a slot that only slow readers hold goes back to its session. Readers in the middle of its result move the rest
  * of the bytes to room of their own. The frame lives on without its slot, as pending, until the last of these readers is done
@@ -80,32 +80,6 @@ bool sink_is_sending(const struct sink *sink) {
   return sending;
 }
 
-/* -- the queue's end --------------------------------------------------------------------------------------------------- */
-
-void readers_release(struct sink *sink, int64_t now) {
-  uint64_t needed = sink->tail; /* the oldest result that some reader is on; one that sends a rest is on none */
-  for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
-    if (!reader_has_rest(reader) && reader->at < needed) {
-      needed = reader->at;
-    }
-  }
-  while (sink->first < needed) {
-    struct result *result = sink_result(sink, sink->first);
-    bool lent = loans_have(sink, result);
-    if ((result->open || lent) && sink->block) {
-      return; /* the result waits for a reader */
-    }
-    if (lent) {
-      loans_set_aside(sink);
-      continue;
-    }
-    if (result->open) {
-      result_settle(result, FATE_UNREAD, now);
-    }
-    sink_release_first(sink);
-  }
-}
-
 /* -- making room ------------------------------------------------------------------------------------------------------- */
 
 /* The reader is in the middle of the oldest result: the bytes that it still needs move to its room. */
@@ -160,11 +134,11 @@ bool readers_reclaim(struct sink *sink, int64_t now) {
     }
     mark_clear(&reader->mark);
   }
-  readers_release(sink, now);
+  sink_release(sink, now);
   return true;
 }
 
-void readers_discard(struct sink *sink, enum fate fate, int64_t now) {
+uint64_t readers_discard(struct sink *sink, enum fate fate, int64_t now) {
   loans_discard(sink, fate, now);
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (reader->rest_of) {
@@ -176,11 +150,5 @@ void readers_discard(struct sink *sink, enum fate fate, int64_t now) {
       readers_return_room(sink, reader);
     }
   }
-  while (sink_count(sink) > 0) {
-    struct result *result = sink_result(sink, sink->first);
-    if (result->open) {
-      result_settle(result, fate, now);
-    }
-    sink_release_first(sink);
-  }
+  return sink->first;
 }

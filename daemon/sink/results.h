@@ -58,13 +58,14 @@ struct sink_operations {
   void (*detach)(struct sink *sink);
   /* `drop` only: frees the oldest result's slot now, at the expense of its readers. False: nothing to free. */
   bool (*reclaim)(struct sink *sink, int64_t now);
-  /* Lets go of every result and gives the open ones this fate. */
-  void (*discard)(struct sink *sink, enum fate fate, int64_t now);
+  /* Lets go of every result but one that is being written. Returns the first result that may get the fate now. */
+  uint64_t (*discard)(struct sink *sink, enum fate fate, int64_t now);
 };
 
 /* An event on its way to the control loop; embedded in the sink or reader that it is about, so that none is allocated. */
 struct sink_notice {
   struct message message;
+  atomic_bool posted;
   struct sink_event event;
 };
 
@@ -131,6 +132,27 @@ struct loans {
   bool wanted;                        /* `drop`: the session has had no other slots left since the last tick */
 };
 
+/* What only a sink to a file has. */
+struct file {
+  struct reader *reader; /* the file, or the segment under way; NULL: none yet */
+  uv_fs_t request;
+  bool writing;           /* the request is under way */
+  bool torn;              /* part of a result stands behind `position` */
+  int64_t position;       /* where the next whole result begins, */
+  bool placed;            /* once that is known */
+  size_t written;         /* bytes of the result under way */
+  bool letting_go;        /* the file is to be given back between two results */
+  int64_t every_ns, most; /* of a segment: time and bytes; 0: no limit */
+  bool makes_room;        /* a full disk loses old segments before it loses results, */
+  int64_t room_until;     /* for which the one under way waits until then; 0: the disk was not full */
+  struct sink_notice room, trouble;
+  bool failed, told; /* that results are lost, and whether the control loop knows */
+  int error;         /* of the last result that was lost */
+  char why[160];
+  uint64_t lost;   /* results since the file could last be written: what SINK_RECOVERED says, */
+  uint64_t missed; /* and those since the sink got the file that it has: what SINK_DETACHED says */
+};
+
 struct sink {
   struct runner runner; /* first */
   const struct sink_operations *operations;
@@ -157,8 +179,7 @@ struct sink {
   struct reader *continuing; /* until they are attached, all at once */
   struct relay *relay;       /* NULL: it lives on its session's lane */
   struct message discard_message, detach_message;
-  atomic_bool discard_posted;
-  _Atomic enum fate discard_fate;
+  _Atomic unsigned to_discard; /* the fate of all results, plus 1; 0: no order is on its way */
   struct sink_notice stopped_notice;
   uint64_t base; /* the first result of this process */
   /* with readers */
@@ -172,26 +193,7 @@ struct sink {
   unsigned departing;                /* readers whose handles are closing */
   sink_gone *gone;                   /* reply */
   void *session;
-  /* the file */
-  struct sink_notice trouble_notice;
-  atomic_bool trouble_posted;
-  struct sink_notice room_notice;
-  atomic_bool room_posted;
-  bool makes_room;    /* a full disk loses old segments before it loses results, */
-  int64_t room_until; /* for which the one under way waits until then; 0: the disk was not full */
-  int error;          /* of the last result that was lost */
-  bool failed, told;  /* that results are lost, and whether the control loop knows */
-  char trouble[160];  /* why */
-  bool writing;
-  bool torn;              /* part of a result stands behind `position` */
-  int64_t position;       /* where the next whole result begins, */
-  bool placed;            /* once that is known */
-  size_t written;         /* bytes of the result under way */
-  bool letting_go;        /* the file is to be given back between two results */
-  int64_t every_ns, most; /* of a segment: time and bytes; 0: no limit */
-  uint64_t lost;          /* results since the file could last be written: what SINK_RECOVERED says, */
-  uint64_t missed;        /* and those since the sink got the file that it has: what SINK_DETACHED says */
-  uv_fs_t request;
+  struct file file;
 };
 
 static inline unsigned sink_count(const struct sink *sink) { return (unsigned)(sink->tail - sink->first); }
@@ -260,12 +262,17 @@ void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot);
 void sink_take_handed_over(struct sink *sink);
 /* Whether a result is in that slot. */
 bool sink_has_slot(const struct sink *sink, const struct slot *slot);
-/* A result's slot goes back to its flow; the frame must have its fate, or have moved out of the slot. */
-void result_release(struct result *result);
-/* The same with the oldest one, which leaves the queue. */
-void sink_release_first(struct sink *sink);
+/* The only function that frees the slot of a result: the slot goes back to its flow. A frame without a fate gets this one. The
+ * oldest result leaves the queue. */
+void result_release(struct result *result, enum fate fate, int64_t now);
+/* Releases results from the front that no reader is on. Under `block` it stops at the first that nobody took. */
+void sink_release(struct sink *sink, int64_t now);
+/* [sink's lane] Gives every result this fate, and releases what is not being read at this moment. */
+void sink_give_up(struct sink *sink, enum fate fate, int64_t now);
 
 void sink_post(struct sink *sink, struct sink_notice *notice);
+/* False: the notice is still on its way since last time, and must not be changed. True: the caller posts it. */
+static inline bool sink_may_post(struct sink_notice *notice) { return !atomic_exchange(&notice->posted, true); }
 /* Leaves the lane and posts SINK_STOPPED; the last thing that a sink does there. */
 void sink_stopped(struct sink *sink);
 

@@ -137,7 +137,7 @@ bool shared_turn(struct sink *sink, struct reader *reader, int64_t now) {
     send_away(sink, reader, NATIVE_E_PROTOCOL, "in shared memory it took results that it was not given");
     return false;
   }
-  readers_release(sink, now); /* results that this sets aside count as lent, too */
+  sink_release(sink, now); /* results that this sets aside count as lent, too */
   if (!lend_all(sink, reader, now)) {
     send_away(sink, reader, NATIVE_E_STOPPING, "the pipeline has other memory now: connect again");
     return false;

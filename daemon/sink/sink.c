@@ -37,9 +37,9 @@ static void sink_set_up(struct sink *sink, const struct sink_operations *operati
   format_bytes(setup->output, &sink->result_bytes);
   sink->most_rooms = setup->config->sink.slow_readers;
   sink->spin_ns = setup->config->completion != CONFIG_COMPLETION_CALLBACK ? setup->config->spin_for_ns : 0;
-  sink->every_ns = setup->config->sink.rotate.every_ns;
-  sink->most = setup->config->sink.rotate.size;
-  sink->makes_room = retention_makes_room(&setup->config->sink.rotate);
+  sink->file.every_ns = setup->config->sink.rotate.every_ns;
+  sink->file.most = setup->config->sink.rotate.size;
+  sink->file.makes_room = retention_makes_room(&setup->config->sink.rotate);
   enum config_protocol source = setup->config->source.protocol;
   bool replies = setup->config->sink.endpoint == CONFIG_REPLY;
   sink->speaks_native = sink->protocol == CONFIG_PROTOCOL_NATIVE || (replies && source == CONFIG_PROTOCOL_NATIVE) ||
@@ -201,20 +201,19 @@ bool sink_reclaim(struct sink *sink, int64_t now) {
 /* Results that were offered before the order are discarded too, also those that the sink has not taken in yet. */
 static void sink_run_discard(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, discard_message));
-  atomic_store(&sink->discard_posted, false);
+  enum fate fate = atomic_exchange(&sink->to_discard, 0) - 1;
   sink_join_lane(sink);
   sink_take_handed_over(sink);
-  sink->operations->discard(sink, atomic_load(&sink->discard_fate), clock_now());
+  sink_give_up(sink, fate, clock_now());
   relay_obeyed(sink->relay);
 }
 
 void sink_discard(struct sink *sink, enum fate fate, int64_t now) {
   if (!sink->relay) {
-    sink->operations->discard(sink, fate, now);
+    sink_give_up(sink, fate, now);
     return;
   }
-  atomic_store(&sink->discard_fate, fate);
-  if (!atomic_exchange(&sink->discard_posted, true)) {
+  if (atomic_exchange(&sink->to_discard, (unsigned)fate + 1) == 0) {
     relay_order(sink->relay);
     sink->discard_message.run = sink_run_discard;
     lane_post(sink->lane, &sink->discard_message);

@@ -265,8 +265,7 @@ static void sink_one(int64_t now) {
   for (size_t at = 0; at < FRAME_BYTES; at++) {
     CHECK(result->slot->output[at] == byte_of(frames[frame].number, at));
   }
-  result_settle(result, fate, now);
-  sink_release_first(&sink);
+  result_release(result, fate, now);
   model_fate(frame, fate);
 }
 

@@ -12,7 +12,7 @@
 
 enum { RESULT = 8, SLOTS = 4, MOST = 200 };
 
-static unsigned char file[MOST];
+static unsigned char contents[MOST];
 static size_t file_bytes;
 static int refusal; /* what the next request fails with before it is even made; 0: nothing */
 static struct {
@@ -59,7 +59,7 @@ static void answer(ssize_t result) {
   ck_assert_ptr_nonnull(request);
   pending.request = NULL;
   if (!pending.cuts && result > 0) {
-    memcpy(file + pending.at, pending.bytes, (size_t)result);
+    memcpy(contents + pending.at, pending.bytes, (size_t)result);
     file_bytes = pending.at + (size_t)result > file_bytes ? pending.at + (size_t)result : file_bytes;
   } else if (pending.cuts && result == 0) {
     file_bytes = pending.at;
@@ -163,7 +163,7 @@ static void expect_told(const char *expected) {
 static void expect_file(const char *letters) {
   ck_assert_uint_eq(file_bytes, strlen(letters) * RESULT);
   for (size_t i = 0; i < file_bytes; i++) {
-    ck_assert_int_eq(file[i], letters[i / RESULT]);
+    ck_assert_int_eq(contents[i], letters[i / RESULT]);
   }
 }
 
