@@ -46,7 +46,7 @@ static void adopt_reader(struct outputs *outputs, struct reader_entry *place, co
   bool fits = reader && (reader->borrower == NULL) == (left->control.fd < 0);
   int fd = reader ? fd_table_take(reader->fd) : -1;
   if (fd >= 0 && fits) {
-    bool is_file = sink->operations->is_file;
+    bool is_file = sink_is_file(sink);
     outputs->file.fd = is_file && outputs->endpoint.kind == ENDPOINT_FILE ? fd : -1;
     place->reader = is_file ? reader_adopt_file(sink, reader, fd, &torn) : reader_adopt(sink, reader, fd, flow, context, &cut);
   }
@@ -121,8 +121,8 @@ static void find_index(struct outputs *outputs, const struct outputs *left) {
     return;
   }
   if (reader) {
-    reader->index = index;
-    reader->count = reading.count;
+    reader->segment.index = index;
+    reader->segment.count = reading.count;
   } else {
     outputs->file.index = index;
     outputs->file.count = reading.count;

@@ -25,7 +25,7 @@ static bool is_aside(const struct sink *left, unsigned index) {
 const struct sink *sink_left(const struct sink *address) {
   const struct sink *left = image_left_at(address, IMAGE_SINK, sizeof *left);
   bool sound = left && left->first <= left->tail && left->tail - left->first <= GPU_MAX_SLOTS && left->base <= left->first &&
-               IMAGE_IS_FLAG(left->file.placed) && image_is_time(left->file.position);
+               (left->file.position == -1 || image_is_time(left->file.position));
   for (unsigned i = 0; i < GPU_MAX_SLOTS && sound; i++) {
     sound = result_is_sound(&left->results[i]) && result_is_sound(&left->loans.aside[i]);
   }
@@ -109,7 +109,6 @@ static void take_queue(struct sink *sink, const struct sink *left) {
 bool sink_adopt(struct sink *sink, const struct sink *left, sink_road *flow, void *context) {
   take_queue(sink, left);
   sink->file.position = left->file.position;
-  sink->file.placed = left->file.placed;
   sink->file.lost = left->file.lost;
   sink->file.missed = left->file.missed;
   sink->file.failed = sink->file.told = left->file.lost > 0; /* the word that it is over is still to come */
@@ -150,11 +149,11 @@ static bool take_head(struct reader *reader, const struct reader *left) {
 
 /* Last, since others may hold it by then: readers that hold the rest of one open frame hold it together. */
 static bool take_rest_frame(struct reader *reader, const struct reader *left, sink_road *road, void *context) {
-  const struct pending *of = reader_has_rest(reader) ? image_left_at(left->rest_of, IMAGE_PENDING, sizeof *of) : NULL;
+  const struct pending *of = reader_has_rest(reader) ? image_left_at(left->rest.of, IMAGE_PENDING, sizeof *of) : NULL;
   for (const struct reader *other = reader->sink->continuing; other && of; other = other->next) {
-    if (other->rest_of && other->rest_left == left->rest_of) {
-      reader->rest_of = other->rest_of;
-      reader->rest_of->holders++;
+    if (other->rest.of && other->rest.left == left->rest.of) {
+      reader->rest.of = other->rest.of;
+      reader->rest.of->holders++;
       return true;
     }
   }
@@ -166,8 +165,8 @@ static bool take_rest_frame(struct reader *reader, const struct reader *left, si
     return false;
   }
   *reader->spare = (struct pending){.flow = flow, .seat = of->seat, .frame = of->frame, .holders = 1};
-  reader->rest_of = reader->spare;
-  reader->rest_left = left->rest_of;
+  reader->rest.of = reader->spare;
+  reader->rest.left = left->rest.of;
   reader->spare = NULL;
   flow->at_sink++;
   return true;
@@ -176,7 +175,7 @@ static bool take_rest_frame(struct reader *reader, const struct reader *left, si
 static bool take_rest(struct reader *reader, const struct reader *left) {
   const struct sink *sink = reader->sink;
   size_t bytes = sizeof(struct room) + sink_room_bytes(sink);
-  bool has_rest = left->rest_at < left->rest_end, needs_room = !sink->block && !left->borrower;
+  bool has_rest = left->rest.at < left->rest.end, needs_room = !sink->block && !left->borrower;
   if ((has_rest || left->sent > 0) && needs_room && !reader_make_room(reader)) {
     return false;
   }
@@ -184,12 +183,12 @@ static bool take_rest(struct reader *reader, const struct reader *left) {
     return true;
   }
   const struct room *room = image_left_at(left->room, IMAGE_ROOM, bytes);
-  if (!needs_room || !room || left->rest_end > sink_room_bytes(sink)) {
+  if (!needs_room || !room || left->rest.end > sink_room_bytes(sink)) {
     return false;
   }
-  memcpy(reader->room->bytes + left->rest_at, room->bytes + left->rest_at, left->rest_end - left->rest_at);
-  reader->rest_at = left->rest_at;
-  reader->rest_end = left->rest_end;
+  memcpy(reader->room->bytes + left->rest.at, room->bytes + left->rest.at, left->rest.end - left->rest.at);
+  reader->rest.at = left->rest.at;
+  reader->rest.end = left->rest.end;
   return true;
 }
 
@@ -262,11 +261,12 @@ struct reader *reader_adopt_file(struct sink *sink, const struct reader *left, i
     return NULL;
   }
   take_counts(reader, left);
-  reader->until = image_is_time(left->until) ? left->until : 0;
-  reader->shift = image_is_shift(left->shift) ? left->shift : 0;
-  sink->file.placed = sink->file.placed && (!S_ISREG(status.st_mode) || status.st_size >= sink->file.position);
-  reader->continues = sink->file.placed;
-  if (sink->file.placed && S_ISREG(status.st_mode) && status.st_size > sink->file.position) {
+  reader->segment.until = image_is_time(left->segment.until) ? left->segment.until : 0;
+  reader->segment.shift = image_is_shift(left->segment.shift) ? left->segment.shift : 0;
+  bool is_regular = S_ISREG(status.st_mode), is_short = is_regular && status.st_size < sink->file.position;
+  sink->file.position = is_short ? -1 : sink->file.position;
+  reader->continues = sink->file.position >= 0;
+  if (reader->continues && is_regular && status.st_size > sink->file.position) {
     *torn = (uint64_t)(status.st_size - sink->file.position);
     sink->file.torn = ftruncate(fd, sink->file.position) != 0;
   }

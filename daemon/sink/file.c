@@ -21,8 +21,9 @@ static bool file_cut(struct sink *sink);
 
 static void file_offered(struct sink *sink) { (void)sink; }
 
+static bool is_writing(const struct sink *sink) { return sink_asked(sink) != 0; }
+
 static void set_writing(struct sink *sink, bool writing) {
-  sink->file.writing = writing;
   atomic_store_explicit(&sink->runner.asked, writing ? clock_now() : 0, memory_order_relaxed);
 }
 
@@ -67,9 +68,9 @@ static size_t buffers_left(struct sink *sink, uv_buf_t buffers[3], unsigned *cou
 static void file_tick(struct runner *runner, int64_t now) {
   struct sink *sink = (struct sink *)runner;
   refusal_tell(sink);
-  const struct reader *reader = sink->file.reader;
-  bool is_due = reader && reader->count > 0 && reader->until > 0 && now >= reader->until;
-  if (is_due || (sink->file.room_until > 0 && !sink->file.writing)) {
+  const struct segment *segment = sink->file.reader ? &sink->file.reader->segment : NULL;
+  bool is_due = segment && segment->count > 0 && segment->until > 0 && now >= segment->until;
+  if (is_due || (sink->file.room_until > 0 && !is_writing(sink))) {
     lane_schedule(runner);
   }
 }
@@ -78,42 +79,43 @@ static void file_tick(struct runner *runner, int64_t now) {
 
 /* Whether the next result, if there is one, belongs into the next segment. */
 static bool is_over(struct sink *sink, int64_t now) {
-  struct file *file = &sink->file;
-  const struct reader *reader = file->reader;
+  const struct file *file = &sink->file;
+  const struct segment *segment = &file->reader->segment;
   bool has_next = sink_count(sink) > 0;
-  if (reader->index < 0 || now < reader->hold || (!has_next && reader->count == 0)) {
+  if (segment->index < 0 || now < segment->hold || (!has_next && segment->count == 0)) {
     return false;
   }
   size_t next = has_next && file->most > 0 ? result_file_bytes(sink) : 0;
-  bool is_full = next > 0 && reader->count > 0 && file->position + (int64_t)next > file->most;
-  return is_full || (reader->until > 0 && now >= reader->until);
+  bool is_full = next > 0 && segment->count > 0 && file->position + (int64_t)next > file->most;
+  return is_full || (segment->until > 0 && now >= segment->until);
 }
 
 /* Times are of CLOCK_REALTIME, so that recordings of several machines can be compared. A deadline that is further away than any
  * time that fits there is none. */
 static void set_entry(struct sink *sink, size_t header_bytes) {
-  struct reader *reader = sink->file.reader;
+  struct segment *segment = &sink->file.reader->segment;
   const struct result *result = sink_result(sink, sink->first);
   const struct frame *frame = &result->slot->frame;
-  const int64_t shift = reader->shift;
+  const int64_t shift = segment->shift;
   const bool has_deadline = frame->deadline != 0 && image_is_time(frame->deadline);
-  reader->entry = (struct segment_entry){.offset = (uint64_t)sink->file.position + header_bytes,
-                                         .bytes = result_file_bytes(sink),
-                                         .sequence = frame->sequence,
-                                         .tag = frame->tag,
-                                         .stamp = frame->began + shift,
-                                         .came = frame->complete + shift,
-                                         .deadline = has_deadline ? frame->deadline + shift : 0,
-                                         .flags = frame->restart ? SEGMENT_RESTART : 0,
-                                         .epoch = frame->epoch};
+  segment->entry = (struct segment_entry){.offset = (uint64_t)sink->file.position + header_bytes,
+                                          .bytes = result_file_bytes(sink),
+                                          .sequence = frame->sequence,
+                                          .tag = frame->tag,
+                                          .stamp = frame->began + shift,
+                                          .came = frame->complete + shift,
+                                          .deadline = has_deadline ? frame->deadline + shift : 0,
+                                          .flags = frame->restart ? SEGMENT_RESTART : 0,
+                                          .epoch = frame->epoch};
 }
 
 static void on_indexed(uv_fs_t *request) {
   struct sink *sink = request->data;
   ssize_t written = request->result;
   uv_fs_req_cleanup(request);
-  sink->file.reader->indexed = written == (ssize_t)sizeof sink->file.reader->entry;
-  if (!sink->file.reader->indexed) {
+  struct segment *segment = &sink->file.reader->segment;
+  segment->indexed = written == (ssize_t)sizeof segment->entry;
+  if (!segment->indexed) {
     lose(sink, written < 0 ? (int)written : UV_ENOSPC);
   } else if (!lane_is_parking(sink->lane)) {
     write_more(sink);
@@ -125,13 +127,13 @@ static void on_indexed(uv_fs_t *request) {
 /* The entry before the result, so that no result is ever without one. */
 static void write_entry(struct sink *sink) {
   struct file *file = &sink->file;
-  struct reader *reader = file->reader;
-  set_entry(sink, file->position == 0 ? reader->header_bytes : 0);
-  uv_buf_t buffer = {.base = (char *)&reader->entry, .len = sizeof reader->entry};
+  struct segment *segment = &file->reader->segment;
+  set_entry(sink, file->position == 0 ? file->reader->header_bytes : 0);
+  uv_buf_t buffer = {.base = (char *)&segment->entry, .len = sizeof segment->entry};
   file->request.data = sink;
   set_writing(sink, true);
-  int status = uv_fs_write(lane_loop(sink->lane), &file->request, reader->index, &buffer, 1,
-                           (int64_t)(sizeof(struct segment_head) + reader->count * sizeof reader->entry), on_indexed);
+  int status = uv_fs_write(lane_loop(sink->lane), &file->request, segment->index, &buffer, 1,
+                           (int64_t)(sizeof(struct segment_head) + segment->count * sizeof segment->entry), on_indexed);
   if (status != 0) {
     lose(sink, status);
   }
@@ -145,7 +147,7 @@ static void let_go(struct sink *sink) {
   bool full = is_over(sink, clock_now());
   file->reader = NULL;
   file->letting_go = false;
-  file->placed = false;
+  file->position = -1;
   reader->departure.event = (struct sink_event){.kind = SINK_DETACHED, .fd = reader->fd, .reader = reader, .full = full};
   reader_read(reader, &reader->departure.event.emitted, &reader->departure.event.missed);
   reader->departure.event.missed = file->missed;
@@ -179,7 +181,7 @@ static void file_go_on(struct sink *sink) {
 
 static void file_finish(struct sink *sink, enum fate fate) {
   sink->file.written = 0;
-  result_release(sink_result(sink, sink->first), fate, clock_now());
+  result_release(sink, sink_result(sink, sink->first), fate, clock_now());
 }
 
 static void finish_whole(struct sink *sink) {
@@ -189,10 +191,10 @@ static void finish_whole(struct sink *sink) {
   atomic_signal_fence(memory_order_seq_cst);
   file->position = end;
   file->torn = false; /* the part of a result that stood here is written over */
-  file->reader->count++;
-  file->reader->indexed = false;
+  file->reader->segment.count++;
+  file->reader->segment.indexed = false;
   file_finish(sink, FATE_EMITTED);
-  atomic_fetch_add_explicit(&file->reader->emitted, 1, memory_order_relaxed);
+  READER_COUNT(file->reader->emitted, 1U);
   refusal_ends(sink);
 }
 
@@ -201,7 +203,7 @@ static void finish_lost(struct sink *sink, int error) {
   file->lost++;
   file->missed++;
   file->torn |= file->written > 0;
-  file->reader->indexed = false; /* the next result's is written over it */
+  file->reader->segment.indexed = false; /* the next result's is written over it */
   file_finish(sink, FATE_SINK_ERROR);
   refusal_begins(sink, error);
 }
@@ -234,7 +236,7 @@ static bool file_cut(struct sink *sink) {
     file->torn = !gives_back(sink);
     refusal_leaves_torn(sink, status);
   }
-  return file->writing;
+  return is_writing(sink);
 }
 
 static void lose(struct sink *sink, int error) {
@@ -281,7 +283,7 @@ static void write_more(struct sink *sink) {
   if (file->written == 0) {
     reader_set_header(file->reader, sink_result(sink, sink->first));
   }
-  if (file->reader->index >= 0 && !file->reader->indexed) {
+  if (file->reader->segment.index >= 0 && !file->reader->segment.indexed) {
     write_entry(sink);
     return;
   }
@@ -301,12 +303,13 @@ static bool write_first(struct sink *sink) {
   uv_buf_t buffers[3];
   unsigned count = 0;
   struct reader *reader = file->reader;
+  struct segment *segment = &reader->segment;
   file->written = 0;
   reader_set_header(reader, sink_result(sink, sink->first));
   set_entry(sink, file->position == 0 ? reader->header_bytes : 0);
-  off_t at = (off_t)(sizeof(struct segment_head) + reader->count * sizeof reader->entry);
+  off_t at = (off_t)(sizeof(struct segment_head) + segment->count * sizeof segment->entry);
   size_t bytes = buffers_left(sink, buffers, &count);
-  if (pwrite(reader->index, &reader->entry, sizeof reader->entry, at) != (ssize_t)sizeof reader->entry ||
+  if (pwrite(segment->index, &segment->entry, sizeof segment->entry, at) != (ssize_t)sizeof segment->entry ||
       pwritev(reader->fd, (const struct iovec *)(const void *)buffers, (int)count, file->position) != (ssize_t)bytes) {
     return false;
   }
@@ -317,7 +320,7 @@ static bool write_first(struct sink *sink) {
 
 bool sink_flush_segment(struct sink *sink) {
   sink_release(sink, clock_now());
-  bool may = sink->file.reader && sink->file.reader->index >= 0 && !sink->file.writing;
+  bool may = sink->file.reader && sink->file.reader->segment.index >= 0 && !is_writing(sink);
   while (may && sink_count(sink) > 0) {
     may = write_first(sink);
     sink_release(sink, clock_now());
@@ -327,10 +330,10 @@ bool sink_flush_segment(struct sink *sink) {
 
 static bool file_turn(struct sink *sink, int64_t now) {
   (void)now;
-  if (!sink->file.writing) {
+  if (!is_writing(sink)) {
     sink_release(sink, clock_now()); /* only of a process before this one */
   }
-  if (!sink->file.writing && !sink->stopping && sink->file.reader) {
+  if (!is_writing(sink) && !sink->stopping && sink->file.reader) {
     file_go_on(sink);
   }
   return false;
@@ -340,10 +343,8 @@ static void file_attach(struct sink *sink, struct reader *reader) {
   struct file *file = &sink->file;
   assert(!file->reader);
   if (!reader->continues) {
-    off_t position = lseek(reader->fd, 0, SEEK_END); /* not before: another sink may have written to the file until now */
-    file->position = position > 0 ? position : 0;
-    atomic_signal_fence(memory_order_seq_cst);
-    file->placed = true;
+    off_t end = lseek(reader->fd, 0, SEEK_END); /* not before: another sink may have written to the file until now */
+    sink->file.position = end > 0 ? end : 0;
   }
   file->reader = reader;
   sink->runner.tick = file_tick;
@@ -351,7 +352,7 @@ static void file_attach(struct sink *sink, struct reader *reader) {
 }
 
 static void file_stop(struct sink *sink) {
-  if (sink->file.writing || (sink->file.reader && file_cut(sink))) {
+  if (is_writing(sink) || (sink->file.reader && file_cut(sink))) {
     return; /* file_go_on() comes back here */
   }
   if (sink->file.reader) {
@@ -370,7 +371,7 @@ static void run_let_go(struct message *message) {
 
 void sink_end_segment(struct sink *sink) {
   if (sink->file.reader) {
-    sink->file.reader->until = clock_now();
+    sink->file.reader->segment.until = clock_now();
     lane_schedule(&sink->runner);
   }
 }
@@ -385,15 +386,14 @@ static uint64_t file_discard(struct sink *sink, enum fate fate, int64_t now) {
   struct file *file = &sink->file;
   (void)fate;
   (void)now;
-  if (!file->writing && file->written > 0) { /* it waited for room */
+  if (!is_writing(sink) && file->written > 0) { /* it waited for room */
     file->torn = true;
     file->written = 0;
   }
-  return sink->first + (file->writing ? 1 : 0);
+  return sink->first + (is_writing(sink) ? 1 : 0);
 }
 
 const struct sink_operations sink_file_operations = {
-    .is_file = true,
     .offered = file_offered,
     .turn = file_turn,
     .stop = file_stop,

@@ -30,7 +30,7 @@ static struct result *find_result(struct sink *sink, const struct slot *slot) {
 
 /* No reader has a result that was set aside any more. */
 static void release_aside(struct sink *sink, struct result *result, enum fate fate, int64_t now) {
-  result_release(result, fate, now);
+  result_release(sink, result, fate, now);
   sink->loans.wanted = false;
 }
 

@@ -11,15 +11,6 @@
 #include "daemon/frame/relay.h"
 #include "daemon/sink/loans.h"
 
-size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix) {
-  if (protocol == CONFIG_PROTOCOL_NATIVE) {
-    *prefix = result->native;
-    return NATIVE_RESULT_BYTES;
-  }
-  *prefix = (const unsigned char *)Y4M_FRAME_LINE;
-  return protocol == CONFIG_PROTOCOL_Y4M ? sizeof Y4M_FRAME_LINE - 1 : 0;
-}
-
 bool sink_has_slot(const struct sink *sink, const struct slot *slot) {
   for (uint64_t at = sink->first; at < sink->tail; at++) {
     if (sink->results[at % GPU_MAX_SLOTS].slot == slot) {
@@ -29,8 +20,8 @@ bool sink_has_slot(const struct sink *sink, const struct slot *slot) {
   return false;
 }
 
-/* The result behind the others, not counted yet. */
-static struct result *set_result(struct sink *sink, struct flow *flow, struct slot *slot, bool open, enum fate fate) {
+void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot) {
+  assert(sink_count(sink) < GPU_MAX_SLOTS);
   struct result *result = sink_result(sink, sink->tail);
   result->sink = sink;
   result->flow = flow;
@@ -39,16 +30,10 @@ static struct result *set_result(struct sink *sink, struct flow *flow, struct sl
   result->producer = slot->frame.producer;
   result->index = slot->index;
   result->seat = flow->seat;
-  result->open = open;
+  result->open = true;
   result->moved = false;
-  result->fate = fate;
+  result->fate = FATE_EMITTED;
   result->end = 0;
-  return result;
-}
-
-void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot) {
-  assert(sink_count(sink) < GPU_MAX_SLOTS);
-  struct result *result = set_result(sink, flow, slot, true, FATE_EMITTED);
   result->line_bytes = 0;
   if (sink->speaks_native) {
     struct native_result native = frame_result(&slot->frame, flow->seat, clock_now());
@@ -64,14 +49,6 @@ void sink_take_handed_over(struct sink *sink) {
   while (sink->relay && (slot = relay_take(sink->relay))) {
     sink_take_in(sink, sink->relay->flow, slot);
   }
-}
-
-void result_mark_again(struct result *result) {
-  uint32_t flags;
-  unsigned char *at = result->native + sizeof(struct native_header) + offsetof(struct native_result, flags);
-  memcpy(&flags, at, sizeof flags);
-  flags |= (flags & NATIVE_MARK) != 0 ? NATIVE_AGAIN : 0;
-  memcpy(at, &flags, sizeof flags);
 }
 
 /* -- the end of the way: from the last byte sent to the slot FREE ----------------------------------------------------- */
@@ -94,14 +71,22 @@ void result_settle(struct result *result, enum fate fate, int64_t now) {
   flow->wake(flow->session);
 }
 
-void result_release(struct result *result, enum fate fate, int64_t now) {
-  struct sink *sink = result->sink;
+void pending_settle(struct pending *pending, enum fate fate, int64_t now) {
+  if (pending->frame.open) {
+    account_begin(pending->flow->account, fate);
+    pending->frame.open = false;
+    flow_settle(pending->flow, &pending->frame, fate, now);
+    pending->flow->wake(pending->flow->session);
+  }
+}
+
+void result_release(struct sink *sink, struct result *result, enum fate fate, int64_t now) {
   struct flow *flow = result->flow;
   struct slot *slot = result->slot;
   if (result->open) {
     result_settle(result, fate, now);
   }
-  if (sink_count(sink) > 0 && result == sink_result(sink, sink->first)) {
+  if (result == sink_result(sink, sink->first)) { /* otherwise it was set aside */
     sink->first++;
   }
   result->slot = NULL;
@@ -148,7 +133,7 @@ void sink_release(struct sink *sink, int64_t now) {
     if (is_lent) {
       set_aside(sink);
     } else {
-      result_release(result, FATE_UNREAD, now);
+      result_release(sink, result, FATE_UNREAD, now);
     }
   }
 }

@@ -1,11 +1,22 @@
 /*
- * A reader as such, whatever kind of sink it is attached to: its making and its end, the room for a rest that it brings along,
- * and the bytes that stand before its next result.
+ * A reader as such: how it is made, polled and ended, and the room for a rest that it brings along.
+ *
+ * A reader that is not a file is polled for its end as long as it is attached, and for room while bytes wait for it. It leaves
+ * in two steps: it is taken off the queue at once, and given back when libuv has closed its handle.
  */
-#include <string.h>
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include "daemon/base/rights.h"
 #include "daemon/measure/clock.h"
-#include "daemon/sink/results.h"
+#include "daemon/sink/loans.h"
+#include "daemon/sink/readers.h"
+
+enum { INPUT_A_TURN = 16 * 1024 };
 
 struct reader *reader_new(struct sink *sink, int fd, struct failure *failure) {
   struct reader *reader = image_new(IMAGE_READER, sizeof *reader);
@@ -18,7 +29,7 @@ struct reader *reader_new(struct sink *sink, int fd, struct failure *failure) {
   }
   reader->sink = sink;
   reader->fd = fd;
-  reader->index = -1;
+  reader->segment.index = -1;
   reader->protocol = sink->protocol;
   return reader;
 }
@@ -28,21 +39,21 @@ size_t sink_room_bytes(const struct sink *sink) { return sink->block ? 0 : NATIV
 bool reader_make_room(struct reader *reader) {
   if (!reader->room) {
     reader->room = image_new(IMAGE_ROOM, sizeof *reader->room + sink_room_bytes(reader->sink));
-    reader->sink->rooms_made += reader->room != NULL;
+    reader->sink->rooms.made += reader->room != NULL;
   }
   return reader->room;
 }
 
 bool reader_bring_room(struct reader *reader, struct failure *failure) {
   const struct sink *sink = reader->sink;
-  bool is_needed = !sink->block && !reader->borrower && sink->rooms_made < sink->most_rooms;
+  bool is_needed = !sink->block && !reader->borrower && sink->rooms.made < sink->rooms.most;
   return !is_needed || reader_make_room(reader) ||
          failure_set_memory(failure, "no memory for %zu bytes of a result that a reader may be slow to take",
                             sink->result_bytes);
 }
 
 void reader_drop_room(struct reader *reader) {
-  reader->sink->rooms_made -= reader->room != NULL;
+  reader->sink->rooms.made -= reader->room != NULL;
   reader->room = image_free(reader->room);
 }
 
@@ -64,44 +75,162 @@ void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *misse
 
 void reader_keep_index(struct reader *reader, int index, uint64_t count, const struct segment_times *times) {
   const int64_t now = clock_now(), every = reader->sink->file.every_ns;
-  reader->index = index;
-  reader->count = count;
-  reader->hold = now + times->hold_ns;
+  reader->segment.index = index;
+  reader->segment.count = count;
+  reader->segment.hold = now + times->hold_ns;
   bool is_over = times->hold_ns > 0 || (every > 0 && times->began == 0); /* the next is tried also without a result */
-  reader->until = is_over ? now : every == 0 ? 0 : times->began + every;
-  reader->shift = times->shift;
+  reader->segment.until = is_over ? now : every == 0 ? 0 : times->began + every;
+  reader->segment.shift = times->shift;
 }
 
 int reader_index(const struct reader *reader, uint64_t *count) {
-  *count = reader->count;
-  return reader->index;
+  *count = reader->segment.count;
+  return reader->segment.index;
 }
 
-/* -- what stands before a result --------------------------------------------------------------------------------------- */
+/* -- the poll ---------------------------------------------------------------------------------------------------------- */
 
-void reader_set_header(struct reader *reader, const struct result *result) {
-  const struct sink *sink = reader->sink;
-  reader->header_bytes = 0;
-  if (result && reader->protocol == CONFIG_PROTOCOL_Y4M) {
-    static const struct y4m_look unknown = {0};
-    const struct frame *frame = &result->slot->frame;
-    reader->header_bytes =
-        y4m_write_header(&sink->format, &frame->rate, sink->keeps_look ? &frame->look : &unknown, reader->header);
+static void reader_on_ready(uv_poll_t *poll, int status, int events);
+
+/* A reader that has half-closed its connection wakes every poll for its end. From then on only the full end is of interest,
+ * which epoll tells whatever is polled for: so the poll is for urgent data, of which there is none any more. */
+void reader_watch(struct reader *reader, bool wants_room) {
+  static const int ends[] = {[READER_CONNECTED] = UV_DISCONNECT, [READER_HALF_CLOSED] = UV_PRIORITIZED, [READER_URGENT] = 0};
+  int events = (wants_room ? UV_WRITABLE : 0) | (reader->listened_to ? UV_READABLE : 0) | ends[reader->end];
+  if (events == reader->polled) {
+    return;
+  }
+  reader->polled = events;
+  if (events == 0) {
+    uv_poll_stop(&reader->poll);
+    return;
+  }
+  int status = uv_poll_start(&reader->poll, events, reader_on_ready);
+  if (status != 0) {
+    reader_depart(reader->sink, reader, uv_strerror(status));
   }
 }
 
-size_t reader_prefix(struct reader *reader, uint64_t at, const unsigned char **prefix) {
-  const struct result *result = sink_result(reader->sink, at);
-  size_t bytes = result_prefix(result, reader->protocol, prefix);
-  if (*prefix == result->native && at == reader->at && reader->skipped > 0) {
-    memcpy(reader->native, result->native, sizeof reader->native);
-    native_add_dropped(reader->native, reader->skipped);
-    *prefix = reader->native;
-  }
-  return bytes;
+static bool has_hung_up(int fd) {
+  struct pollfd check = {.fd = fd};
+  return poll(&check, 1, 0) > 0 && (check.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
-void reader_miss(struct reader *reader, uint64_t at) {
-  atomic_store_explicit(&reader->missed, atomic_load_explicit(&reader->missed, memory_order_relaxed) + 1, memory_order_relaxed);
-  reader->skipped += sink_result(reader->sink, at)->slot->frame.missing + 1;
+/* Among what a reader sends may be descriptors, even the other end of this very connection, which would never end if it were
+ * kept. What is left after one read wakes the poll again. */
+static void throw_away_input(struct reader *reader) {
+  char bytes[INPUT_A_TURN];
+  ssize_t got = rights_read(reader->fd, &(struct iovec){.iov_base = bytes, .iov_len = sizeof bytes}, 1);
+  reader->listened_to = got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+static void reader_on_ready(uv_poll_t *poll, int status, int events) {
+  struct reader *reader = poll->data;
+  struct sink *sink = reader->sink;
+  if (status < 0) {
+    reader->polled = 0; /* libuv stopped the poll */
+  }
+  if ((events & UV_READABLE) != 0 && reader->listened_to) {
+    throw_away_input(reader);
+  }
+  if (status < 0 || (events & (UV_DISCONNECT | UV_PRIORITIZED)) != 0) {
+    if (has_hung_up(reader->fd)) {
+      reader_depart(sink, reader, "");
+      return;
+    }
+    char byte;
+    if ((events & UV_PRIORITIZED) != 0 && recv(reader->fd, &byte, sizeof byte, MSG_OOB | MSG_DONTWAIT) < 0) {
+      reader->end = READER_URGENT; /* otherwise the byte, which would wake every poll, is taken out now */
+    } else if (reader->end == READER_CONNECTED) {
+      reader->end = READER_HALF_CLOSED;
+    }
+  }
+  reader_watch(reader, reader->state != READER_WRITABLE);
+  if ((events & UV_WRITABLE) != 0) {
+    reader->state = READER_WRITABLE;
+    lane_schedule(&sink->runner);
+  }
+}
+
+/* -- departure --------------------------------------------------------------------------------------------------------- */
+
+static void unlink_reader(struct sink *sink, struct reader *reader) {
+  *reader->link = reader->next;
+  if (reader->next) {
+    reader->next->link = reader->link;
+  }
+  if (!sink->block) {
+    reader->spare = sink->spares; /* there is one for each reader: as the rest of this one is dropped, one is free */
+    assert(reader->spare);
+    sink->spares = reader->spare->next;
+    readers_return_room(sink, reader);
+    sink->rooms.readers -= !reader->borrower;
+    if (sink->rooms.count > sink->rooms.readers) { /* each that stays has a piece, so that further ones are of no use */
+      reader->room = sink->rooms.free;
+      assert(reader->room);
+      sink->rooms.free = reader->room->next;
+      sink->rooms.count--;
+    }
+  }
+}
+
+void reader_finish_departure(struct sink *sink, struct reader *reader) {
+  if (sink->reply.gone) {
+    close(reader->fd); /* a duplicate of the session's own descriptor: closing it waits for nothing */
+    reader_free(reader);
+  } else {
+    reader->departure.event.fd = reader->fd;
+    reader->departure.event.reader = reader;
+    reader->departure.event.code = reader->farewell;
+    reader_read(reader, &reader->departure.event.emitted, &reader->departure.event.missed);
+    sink_post(sink, &reader->departure);
+  }
+  if (sink->reply.gone) {
+    sink->reply.gone(sink->reply.session, true, ""); /* the session may be waiting for this */
+  } else if (sink->stopping && sink->departing == 0) {
+    sink_stopped(sink);
+  }
+}
+
+static void on_reader_closed(uv_handle_t *handle) {
+  struct reader *reader = handle->data;
+  struct sink *sink = reader->sink;
+  sink->departing--;
+  reader_finish_departure(sink, reader);
+}
+
+void reader_depart(struct sink *sink, struct reader *reader, const char *why) {
+  if (reader->leaving) {
+    return;
+  }
+  int64_t now = clock_now();
+  reader->leaving = true;
+  reader->departure.event = (struct sink_event){.kind = SINK_DETACHED};
+  snprintf(reader->departure.event.text, sizeof reader->departure.event.text, "%s", why);
+  readers_drop_rest(sink, reader, false, now);
+  if (reader->borrower) {
+    loans_leave(sink, reader, now);
+  }
+  unlink_reader(sink, reader);
+  sink->departing++;
+  uv_close((uv_handle_t *)&reader->poll, on_reader_closed);
+  if (sink->reply.gone && !sink->stopping) {
+    sink->reply.gone(sink->reply.session, false, why);
+  }
+  sink_release(sink, now);
+  lane_schedule(&sink->runner);
+}
+
+void readers_detach(struct sink *sink) {
+  while (sink->readers) {
+    reader_depart(sink, sink->readers, "");
+  }
+}
+
+void readers_stop(struct sink *sink) {
+  assert(sink_count(sink) == 0);
+  readers_detach(sink);
+  if (sink->departing == 0) {
+    sink_stopped(sink);
+  }
 }

@@ -7,8 +7,6 @@
  * slot: readers in mid-result take the rest into their own buffer and miss whole results until that is empty, the others
  * miss this one.
  */
-#include "daemon/sink/readers.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +14,8 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
-#include "daemon/sink/shared.h"
+#include "daemon/sink/loans.h"
+#include "daemon/sink/readers.h"
 
 enum { VECTORS = 16, WRITES_A_TURN = 16 };
 
@@ -53,7 +52,7 @@ static int vector_for(struct sink *sink, struct reader *reader, struct iovec vec
   }
   int count = add_part(vector, 0, reader->header + reader->header_at, reader->header_bytes - reader->header_at);
   if (reader_has_rest(reader)) {
-    return add_part(vector, count, reader->room->bytes + reader->rest_at, reader->rest_end - reader->rest_at);
+    return add_part(vector, count, reader->room->bytes + reader->rest.at, reader->rest.end - reader->rest.at);
   }
   size_t sent = reader->sent;
   bool alone = sink->result_bytes >= LARGE_RESULT;
@@ -81,7 +80,7 @@ static void advance(struct sink *sink, struct reader *reader, size_t written, in
   reader->header_at += part;
   written -= part;
   if (reader_has_rest(reader)) {
-    reader->rest_at += written;
+    reader->rest.at += written;
     if (!reader_has_rest(reader)) {
       READER_COUNT(reader->emitted, 1U);
       readers_drop_rest(sink, reader, true, now);
@@ -139,8 +138,7 @@ static bool write_once(struct sink *sink, struct reader *reader) {
   mark_clear(&reader->mark);
   bool has_no_room = errno == EAGAIN || errno == EWOULDBLOCK;
   if (has_no_room || errno == ENOBUFS || errno == ENOMEM) {
-    reader->writable = false;
-    reader->starved = !has_no_room; /* the kernel has no memory for its bytes: the next tick tries again */
+    reader->state = has_no_room ? READER_FULL : READER_STARVED;
     reader_watch(reader, has_no_room);
     return false;
   }
@@ -180,8 +178,8 @@ static void link_reader(struct sink *sink, struct reader *reader) {
     reader->spare = NULL;
   }
   if (!sink->block) {
-    sink->reader_count += !reader->borrower;
-    sink->room_count += reader->room != NULL;
+    sink->rooms.readers += !reader->borrower;
+    sink->rooms.count += reader->room != NULL;
     if (reader->sent == 0 && !reader_has_rest(reader)) {
       readers_return_room(sink, reader);
     }
@@ -210,7 +208,7 @@ static void widen_socket(const struct sink *sink, const struct reader *reader) {
 
 static void tick_rooms(struct sink *sink) {
   struct reader *next = NULL;
-  for (struct reader *reader = sink->room_wanted ? sink->readers : NULL; reader; reader = next) {
+  for (struct reader *reader = sink->rooms.wanted ? sink->readers : NULL; reader; reader = next) {
     next = reader->next;
     if (reader->room && ++reader->stalled > HOLD_TICKS) {
       char why[128];
@@ -219,8 +217,8 @@ static void tick_rooms(struct sink *sink) {
       reader_depart(sink, reader, why);
     }
   }
-  if (sink->room_wanted) {
-    sink->room_wanted = false; /* a reader that still finds none says so again */
+  if (sink->rooms.wanted) {
+    sink->rooms.wanted = false; /* a reader that still finds none says so again */
     lane_schedule(&sink->runner);
   }
 }
@@ -230,9 +228,8 @@ static void readers_tick(struct runner *runner, int64_t now) {
   shared_tick(sink, now);
   tick_rooms(sink);
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
-    if (reader->starved) {
-      reader->starved = false;
-      reader->writable = true;
+    if (reader->state == READER_STARVED) {
+      reader->state = READER_WRITABLE;
       lane_schedule(runner);
     }
   }
@@ -243,8 +240,9 @@ static void readers_attach(struct sink *sink, struct reader *reader) {
   reader->is_socket = fstat(reader->fd, &status) == 0 && S_ISSOCK(status.st_mode);
   int error = uv_poll_init(lane_loop(sink->lane), &reader->poll, reader->fd); /* from here on it never blocks */
   if (error != 0) {
-    if (sink->gone) {
-      sink->gone(sink->session, false, uv_strerror(error)); /* a session that waits for its reader must not go on waiting */
+    if (sink->reply.gone) {
+      sink->reply.gone(sink->reply.session, false,
+                       uv_strerror(error)); /* a session that waits for its reader must not go on waiting */
     }
     reader->departure.event = (struct sink_event){.kind = SINK_DETACHED};
     snprintf(reader->departure.event.text, sizeof reader->departure.event.text, "%s", uv_strerror(error));
@@ -260,8 +258,8 @@ static void readers_attach(struct sink *sink, struct reader *reader) {
   if (!reader->continues) {
     reader->at = sink->block ? first_untaken(sink) : sink->tail;
   }
-  reader->writable = true;
-  reader->listened_to = reader->is_socket && !reader->borrower && !sink->gone;
+  reader->state = READER_WRITABLE;
+  reader->listened_to = reader->is_socket && !reader->borrower && !sink->reply.gone;
   sink->runner.tick = readers_tick;
   widen_socket(sink, reader);
   link_reader(sink, reader);
@@ -285,7 +283,7 @@ static bool readers_turn(struct sink *sink, int64_t now) {
     next = reader->next;
     if (reader->borrower) {
       more |= shared_turn(sink, reader, now);
-    } else if (reader->writable) {
+    } else if (reader->state == READER_WRITABLE) {
       more |= write_results(sink, reader);
       if (!reader->leaving && reader->sent == 0 && !reader_has_rest(reader)) {
         readers_return_room(sink, reader);

@@ -1,15 +1,11 @@
 /*
- * What the files of a sink with readers share, from the lowest: rest.c makes room before slow readers, departure.c polls for
+ * What the files of a sink with readers share, from the lowest: rest.c makes room before slow readers, reader.c polls for
  * the end of a reader and lets it go, readers.c writes. All of it runs on the sink's lane.
  */
 #ifndef FRAMED_SINK_READERS_H
 #define FRAMED_SINK_READERS_H
 
 #include "daemon/sink/results.h"
-
-/* A reader's counts have one writer and are read by other threads. */
-#define READER_COUNT(counter, by)                                                                                              \
-  atomic_store_explicit(&(counter), atomic_load_explicit(&(counter), memory_order_relaxed) + (by), memory_order_relaxed)
 
 /* How long a reader may hold a slot or room that is wanted, under `drop`: in ticks of its lane, so that no time counts in which
  * the process was stopped. */
@@ -26,7 +22,7 @@ void readers_return_room(struct sink *sink, struct reader *reader);
 /* The reader has sent its rest (`taken`), or leaves it. */
 void readers_drop_rest(struct sink *sink, struct reader *reader, bool taken, int64_t now);
 
-/* -- departure.c ---------------------------------------------------------------------------------------------- */
+/* -- reader.c ------------------------------------------------------------------------------------------------- */
 
 void readers_stop(struct sink *sink);
 void readers_detach(struct sink *sink); /* all of them */
@@ -36,5 +32,17 @@ void reader_depart(struct sink *sink, struct reader *reader, const char *why);
 void reader_finish_departure(struct sink *sink, struct reader *reader);
 /* Polls for the reader's end, and for room if that is wanted: while there is something to send. */
 void reader_watch(struct reader *reader, bool wants_room);
+
+/* -- shared.c: readers with shared memory ------------------------------------------------------------------------ */
+
+/* Begins to listen to a reader that was just attached; 0 or an error of libuv's. */
+int shared_attach(struct reader *reader);
+/* Sends readers away that hold too long what is wanted. */
+void shared_tick(struct sink *sink, int64_t now);
+/* Hears what the reader rings, takes back what it is done with, and lends it what there is. True: look again without
+ * sleeping. */
+bool shared_turn(struct sink *sink, struct reader *reader, int64_t now);
+/* Takes back what readers are done with, though they may not have rung: before another one comes. */
+void shared_look(struct sink *sink, int64_t now);
 
 #endif

@@ -61,12 +61,12 @@ void refusal_leaves_torn(struct sink *sink, int error) {
 
 bool refusal_ends_segment(struct sink *sink, int error) {
   struct file *file = &sink->file;
-  struct reader *reader = file->reader;
-  if (error != UV_EFBIG || reader->index < 0 || reader->count == 0 || clock_now() < reader->hold || sink->stopping) {
+  struct segment *segment = &file->reader->segment;
+  if (error != UV_EFBIG || segment->index < 0 || segment->count == 0 || clock_now() < segment->hold || sink->stopping) {
     return false;
   }
-  reader->until = clock_now();
-  reader->indexed = false;
+  segment->until = clock_now();
+  segment->indexed = false;
   file->torn |= file->written > 0;
   file->written = 0;
   return true;
@@ -75,7 +75,7 @@ bool refusal_ends_segment(struct sink *sink, int error) {
 bool refusal_waits_for_room(struct sink *sink, int error) {
   struct file *file = &sink->file;
   const int64_t now = clock_now();
-  if (!file->makes_room || !retention_is_full(-error) || file->reader->index < 0 || sink->stopping) {
+  if (!file->makes_room || !retention_is_full(-error) || file->reader->segment.index < 0 || sink->stopping) {
     return false;
   }
   file->room_until = file->room_until == 0 ? now + ROOM_PATIENCE : file->room_until;

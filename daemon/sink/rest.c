@@ -23,10 +23,10 @@ bool readers_take_room(struct sink *sink, struct reader *reader) {
   if (sink->block || reader->room) {
     return true;
   }
-  reader->room = sink->rooms;
-  sink->room_wanted |= !reader->room;
+  reader->room = sink->rooms.free;
+  sink->rooms.wanted |= !reader->room;
   if (reader->room) {
-    sink->rooms = reader->room->next;
+    sink->rooms.free = reader->room->next;
     reader->stalled = 0;
   }
   return reader->room;
@@ -36,35 +36,26 @@ void readers_return_room(struct sink *sink, struct reader *reader) {
   if (!reader->room) {
     return;
   }
-  reader->room->next = sink->rooms;
-  sink->rooms = reader->room;
+  reader->room->next = sink->rooms.free;
+  sink->rooms.free = reader->room;
   reader->room = NULL;
-  if (sink->room_wanted) {
+  if (sink->rooms.wanted) {
     lane_schedule(&sink->runner);
   }
 }
 
 /* -- frames without a slot --------------------------------------------------------------------------------------------- */
 
-static void settle_pending(struct pending *pending, enum fate fate, int64_t now) {
-  if (pending->frame.open) {
-    account_begin(pending->flow->account, fate);
-    pending->frame.open = false;
-    flow_settle(pending->flow, &pending->frame, fate, now);
-    pending->flow->wake(pending->flow->session);
-  }
-}
-
 void readers_drop_rest(struct sink *sink, struct reader *reader, bool taken, int64_t now) {
-  struct pending *pending = reader->rest_of;
-  reader->rest_at = reader->rest_end = 0;
-  reader->rest_of = NULL;
+  struct pending *pending = reader->rest.of;
+  reader->rest.at = reader->rest.end = 0;
+  reader->rest.of = NULL;
   if (!pending) {
     return;
   }
   pending->holders--;
   if (taken || pending->holders == 0) {
-    settle_pending(pending, taken ? FATE_EMITTED : FATE_UNREAD, now);
+    pending_settle(pending, taken ? FATE_EMITTED : FATE_UNREAD, now);
   }
   if (pending->holders == 0) {
     pending->next = sink->spares;
@@ -82,6 +73,11 @@ bool sink_is_sending(const struct sink *sink) {
 
 /* -- making room ------------------------------------------------------------------------------------------------------- */
 
+void reader_miss(struct reader *reader, uint64_t at) {
+  READER_COUNT(reader->missed, 1U);
+  reader->skipped += sink_result(reader->sink, at)->slot->frame.missing + 1;
+}
+
 /* The reader is in the middle of the oldest result: the bytes that it still needs move to its room. */
 static void keep_rest(struct sink *sink, struct reader *reader, struct result *result, struct pending *pending) {
   struct payload payload = result_payload(result);
@@ -91,9 +87,9 @@ static void keep_rest(struct sink *sink, struct reader *reader, struct result *r
   size_t payload_at = reader->sent + prefix_left - prefix_bytes;
   memcpy(reader->room->bytes, prefix + (prefix_bytes - prefix_left), prefix_left);
   memcpy(reader->room->bytes + prefix_left, payload.bytes + payload_at, payload.count - payload_at);
-  reader->rest_at = 0;
-  reader->rest_end = prefix_left + payload.count - payload_at;
-  reader->rest_of = pending;
+  reader->rest.at = 0;
+  reader->rest.end = prefix_left + payload.count - payload_at;
+  reader->rest.of = pending;
   if (pending) {
     pending->holders++;
   }
@@ -141,8 +137,8 @@ bool readers_reclaim(struct sink *sink, int64_t now) {
 uint64_t readers_discard(struct sink *sink, enum fate fate, int64_t now) {
   loans_discard(sink, fate, now);
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
-    if (reader->rest_of) {
-      settle_pending(reader->rest_of, fate, now);
+    if (reader->rest.of) {
+      pending_settle(reader->rest.of, fate, now);
     }
     reader->at = sink->tail;
     reader->sent = 0;

@@ -46,7 +46,6 @@ struct pending {
 typedef void sink_gone(void *session, bool closed, const char *why);
 
 struct sink_operations {
-  bool is_file; /* results are written at positions of our own, by one reader that is not polled */
   /* A result has come into the queue, behind the others. */
   void (*offered)(struct sink *sink);
   /* Moves bytes; true: there may be more to do at once. */
@@ -75,19 +74,8 @@ struct room {
   unsigned char bytes[];
 };
 
-/* An attached descriptor. A file uses the least of it. */
-struct reader {
-  struct message message; /* sink_attach() */
-  struct sink *sink;
-  struct sink_notice departure;
-  int fd;
-  _Atomic uint64_t emitted, missed;
-  struct reader *next, **link; /* all readers of the sink */
-  bool continues;              /* it was a reader of the process before this one, and is where it was */
-  enum config_protocol protocol;
-  char header[Y4M_HEADER]; /* before its first result, whose rate it says */
-  size_t header_bytes;
-  /* of a segment */
+/* What a reader of a file has more: it is one segment, or the whole file. */
+struct segment {
   int index;      /* its descriptor; -1: the file is no segment */
   bool indexed;   /* the entry of the result under way is there */
   uint64_t count; /* entries before it */
@@ -95,31 +83,61 @@ struct reader {
   int64_t hold;   /* until when it is not over whatever it has: the next one could not begin */
   int64_t shift;  /* from CLOCK_MONOTONIC to the times in the index */
   struct segment_entry entry;
-  /* polled: all but a file */
+};
+
+/* `drop`: what a reader has yet to send of a result whose slot was needed, in the room that it had before it began with it. */
+struct rest {
+  size_t at, end;
+  struct pending *of;         /* NULL: that frame has its fate */
+  const struct pending *left; /* the same in the process before, while readers are adopted */
+};
+
+/* Whether a write to a reader's descriptor may succeed, as far as is known. */
+enum reader_room {
+  READER_FULL,     /* not before its poll says so */
+  READER_WRITABLE, /* yes */
+  READER_STARVED   /* the kernel had no memory for its bytes: the next tick tries again */
+};
+
+/* What is known of the other end of a reader's connection. */
+enum reader_end {
+  READER_CONNECTED,
+  READER_HALF_CLOSED, /* it will send nothing more, and every poll reports that */
+  READER_URGENT       /* it also sent urgent data that cannot be taken, which every poll for that reports */
+};
+
+/* An attached descriptor. */
+struct reader {
+  struct message message; /* sink_attach() */
+  struct sink *sink;
+  struct sink_notice departure;
+  int fd;
+  _Atomic uint64_t emitted, missed;
+  bool continues; /* it was a reader of the process before this one, and is where it was */
+  enum config_protocol protocol;
+  char header[Y4M_HEADER]; /* before its first result, whose rate it says */
+  size_t header_bytes;
+  struct segment segment;      /* of a file alone; all below is of every other kind */
+  struct reader *next, **link; /* all readers of the sink */
   uv_poll_t poll;
-  size_t header_at; /* bytes of the header that were sent */
+  int polled; /* events that are polled for */
   bool is_socket;
-  bool writable;    /* as far as is known */
-  bool starved;     /* the system had no memory for its bytes: it is tried again at the next tick */
   bool listened_to; /* what it sends is read, and thrown away */
-  bool half_closed; /* it will send nothing more, and says so at every poll */
-  bool urgent;      /* it has urgent data that cannot be taken, and says so at every poll for it */
   bool leaving;     /* its poll handle is closing */
-  int polled;       /* events that are polled for */
+  enum reader_room state;
+  enum reader_end end;
+  size_t header_at; /* bytes of the header that were sent */
   uint64_t at;      /* the result that the reader is on */
   size_t sent;      /* bytes of that result, prefix included */
   uint64_t skipped; /* frames that it did not get the results of, since the last that it did: for `dropped` of the next */
   unsigned char native[NATIVE_RESULT_BYTES]; /* what stands before that one, with them */
-  /* drop: the rest of a result whose slot was needed, in the room that it had before it began with the result */
-  struct room *room; /* not attached: what it brings to the sink, or takes along */
-  unsigned stalled;  /* ticks since it took a byte, in which room was wanted */
-  size_t rest_at, rest_end;
-  struct pending *rest_of;         /* NULL: that frame has its fate */
-  const struct pending *rest_left; /* the same in the process before, while readers are adopted */
-  struct pending *spare;           /* what this reader lends to the sink while it is attached */
-  struct mark mark;                /* set while nobody could say how much was written, or what of that stands here */
-  struct borrower *borrower;       /* it has shared memory: see loans.h; NULL: results go through its descriptor */
-  unsigned farewell;               /* the ERROR that it is still to be told when it has left; 0: none */
+  struct room *room;                         /* `drop`; not attached: what it brings to the sink, or takes along */
+  unsigned stalled;                          /* ticks since it took a byte, in which room was wanted */
+  struct rest rest;
+  struct pending *spare;     /* what this reader lends to the sink while it is attached */
+  struct mark mark;          /* set while nobody could say how much was written, or what of that stands here */
+  struct borrower *borrower; /* it has shared memory: see loans.h; NULL: results go through its descriptor */
+  unsigned farewell;         /* the ERROR that it is still to be told when it has left; 0: none */
 };
 
 /* Slots that are lent to readers with shared memory, by index. */
@@ -134,12 +152,10 @@ struct loans {
 
 /* What only a sink to a file has. */
 struct file {
-  struct reader *reader; /* the file, or the segment under way; NULL: none yet */
-  uv_fs_t request;
-  bool writing;           /* the request is under way */
+  struct reader *reader;  /* the file, or the segment under way; NULL: none yet */
+  uv_fs_t request;        /* under way while sink_asked() says so */
   bool torn;              /* part of a result stands behind `position` */
-  int64_t position;       /* where the next whole result begins, */
-  bool placed;            /* once that is known */
+  int64_t position;       /* where the next whole result begins; -1: not known */
   size_t written;         /* bytes of the result under way */
   bool letting_go;        /* the file is to be given back between two results */
   int64_t every_ns, most; /* of a segment: time and bytes; 0: no limit */
@@ -151,6 +167,20 @@ struct file {
   char why[160];
   uint64_t lost;   /* results since the file could last be written: what SINK_RECOVERED says, */
   uint64_t missed; /* and those since the sink got the file that it has: what SINK_DETACHED says */
+};
+
+/* `drop`: pieces of room for the rests of readers. */
+struct rooms {
+  struct room *free;
+  unsigned count, readers; /* of so many pieces that attached readers brought, and so many readers who may need one */
+  bool wanted;             /* a reader found no room since the last tick */
+  unsigned made, most;     /* control loop */
+};
+
+/* `reply`: whom the end of the one reader is told, in place of an event. */
+struct reply {
+  sink_gone *gone; /* NULL: it is another kind */
+  void *session;
 };
 
 struct sink {
@@ -186,13 +216,9 @@ struct sink {
   struct loans loans;
   int64_t spin_ns; /* how long to look for what a reader with shared memory is done with before its lane sleeps */
   struct pending *spares;
-  struct room *rooms;                /* drop: pieces of room that are free, */
-  unsigned room_count, reader_count; /* of so many pieces that attached readers brought, and so many readers who may need one */
-  bool room_wanted;                  /* a reader found no room since the last tick */
-  unsigned rooms_made, most_rooms;   /* control loop */
-  unsigned departing;                /* readers whose handles are closing */
-  sink_gone *gone;                   /* reply */
-  void *session;
+  struct rooms rooms;
+  unsigned departing; /* readers whose handles are closing */
+  struct reply reply;
   struct file file;
 };
 
@@ -200,7 +226,7 @@ static inline unsigned sink_count(const struct sink *sink) { return (unsigned)(s
 static inline struct result *sink_result(struct sink *sink, uint64_t index) { return &sink->results[index % GPU_MAX_SLOTS]; }
 
 /* The reader sends the rest of a result from its own buffer, and is on none in the queue. */
-static inline bool reader_has_rest(const struct reader *reader) { return reader->rest_at < reader->rest_end; }
+static inline bool reader_has_rest(const struct reader *reader) { return reader->rest.at < reader->rest.end; }
 
 /* What lines of JSON have in common, with labels of their own. */
 struct line_shape {
@@ -209,7 +235,8 @@ struct line_shape {
   char *labels[];
 };
 
-/* -- lines.c: results as JSON ---------------------------------------------------------------------------------------------- */
+/* -- bytes.c ----------------------------------------------------------------------------------------------------------------
+ */
 
 bool sink_make_lines(struct sink *sink, const struct sink_setup *setup, struct failure *failure);
 void sink_free_lines(struct sink *sink);
@@ -250,12 +277,18 @@ void reader_drop_room(struct reader *reader);
 /* Writes the reader's header for a stream that begins with this result; none at all for NULL. */
 void reader_set_header(struct reader *reader, const struct result *result);
 
+/* A reader's counts have one writer and are read by other threads. */
+#define READER_COUNT(counter, by)                                                                                              \
+  atomic_store_explicit(&(counter), atomic_load_explicit(&(counter), memory_order_relaxed) + (by), memory_order_relaxed)
+
 /* A reader that left before it was done with the result may have seen it: from now on the result says of itself that it may
  * have been seen, as that of a frame that was sent again does. Only a producer that gave the frame a mark makes anything of
  * that. */
 void result_mark_again(struct result *result);
 /* The frame of the result has its fate: once. */
 void result_settle(struct result *result, enum fate fate, int64_t now);
+/* The same for a frame that has no slot any more; nothing if it has its fate. */
+void pending_settle(struct pending *pending, enum fate fate, int64_t now);
 /* The slot in EMITTING is behind the other results now. */
 void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot);
 /* [no lane runs, or on it] Takes in what was handed over and not taken yet. */
@@ -264,7 +297,7 @@ void sink_take_handed_over(struct sink *sink);
 bool sink_has_slot(const struct sink *sink, const struct slot *slot);
 /* The only function that frees the slot of a result: the slot goes back to its flow. A frame without a fate gets this one. The
  * oldest result leaves the queue. */
-void result_release(struct result *result, enum fate fate, int64_t now);
+void result_release(struct sink *sink, struct result *result, enum fate fate, int64_t now);
 /* Releases results from the front that no reader is on. Under `block` it stops at the first that nobody took. */
 void sink_release(struct sink *sink, int64_t now);
 /* [sink's lane] Gives every result this fate, and releases what is not being read at this moment. */
@@ -301,7 +334,9 @@ bool reader_is_in_place(const struct reader *reader);
 
 /* The kinds. */
 extern const struct sink_operations sink_readers_operations; /* any number of readers, or the one of `reply` */
-extern const struct sink_operations sink_file_operations;
+extern const struct sink_operations sink_file_operations; /* written at positions of our own, by a reader that is not polled */
+
+static inline bool sink_is_file(const struct sink *sink) { return sink->operations == &sink_file_operations; }
 
 /* -- for the session ------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,9 @@
-#include "daemon/sink/shared.h"
-
+/*
+ * Readers with shared memory: results are lent to them (see loans.h), and no byte of a result passes through the lane.
+ *
+ * Nothing that such a reader can write needs to be trusted: cursors and loans are kept here, and the one cursor that is the
+ * reader's is copied and checked.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -35,8 +35,9 @@ static void sink_set_up(struct sink *sink, const struct sink_operations *operati
   sink->keeps_look = format_equal(&input, setup->output);
   sink->protocol = setup->config->sink.protocol;
   format_bytes(setup->output, &sink->result_bytes);
-  sink->most_rooms = setup->config->sink.slow_readers;
+  sink->rooms.most = setup->config->sink.slow_readers;
   sink->spin_ns = setup->config->completion != CONFIG_COMPLETION_CALLBACK ? setup->config->spin_for_ns : 0;
+  sink->file.position = -1;
   sink->file.every_ns = setup->config->sink.rotate.every_ns;
   sink->file.most = setup->config->sink.rotate.size;
   sink->file.makes_room = retention_makes_room(&setup->config->sink.rotate);
@@ -85,15 +86,15 @@ void sink_be_file(struct sink *sink, bool is_file) {
 struct sink *sink_new_reply(const struct sink_setup *setup, sink_gone *gone, void *session, struct failure *failure) {
   struct sink *sink = sink_new(setup, failure);
   if (sink) {
-    sink->gone = gone;
-    sink->session = session;
+    sink->reply.gone = gone;
+    sink->reply.session = session;
   }
   return sink;
 }
 
 struct sink *sink_free(struct sink *sink) {
   if (sink) {
-    assert(!sink->readers && sink_count(sink) == 0 && !sink->rooms);
+    assert(!sink->readers && sink_count(sink) == 0 && !sink->rooms.free);
     sink_free_lines(sink);
   }
   return image_free(sink);

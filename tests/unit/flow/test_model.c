@@ -265,7 +265,7 @@ static void sink_one(int64_t now) {
   for (size_t at = 0; at < FRAME_BYTES; at++) {
     CHECK(result->slot->output[at] == byte_of(frames[frame].number, at));
   }
-  result_release(result, fate, now);
+  result_release(&sink, result, fate, now);
   model_fate(frame, fate);
 }
 

@@ -130,7 +130,7 @@ static void write_out(void) {
   struct sink *sink = session->sink;
   sink_take_handed_over(sink);
   if (sink_count(sink) > 0) {
-    result_release(sink_result(sink, sink->first), chance(4) == 0 ? FATE_SINK_ERROR : FATE_EMITTED, 3);
+    result_release(sink, sink_result(sink, sink->first), chance(4) == 0 ? FATE_SINK_ERROR : FATE_EMITTED, 3);
   }
 }
 

@@ -24,8 +24,8 @@ static void set_up(void) {
   left = reader_new(sink, -1, &failure);
   ck_assert(left && reader_make_room(left) && image_look_into(dup(image_fd())));
   memset(left->room->bytes, 7, TO);
-  left->rest_at = FROM;
-  left->rest_end = TO;
+  left->rest.at = FROM;
+  left->rest.end = TO;
   left->link = &sink->readers;
 }
 
@@ -43,7 +43,7 @@ static struct reader *adopt(void) {
 START_TEST(a_rest_is_taken_with_its_bytes) {
   struct reader *reader = adopt();
   ck_assert_ptr_nonnull(reader);
-  ck_assert(reader->rest_at == FROM && reader->rest_end == TO);
+  ck_assert(reader->rest.at == FROM && reader->rest.end == TO);
   ck_assert_mem_eq(reader->room->bytes + FROM, left->room->bytes + FROM, TO - FROM);
   reader_free(reader);
 }
@@ -57,7 +57,7 @@ START_TEST(whoever_shares_memory_is_owed_no_rest) {
 END_TEST
 
 START_TEST(a_rest_is_not_longer_than_its_room) {
-  left->rest_end = sink_room_bytes(sink) + 1;
+  left->rest.end = sink_room_bytes(sink) + 1;
   ck_assert_ptr_null(adopt());
 }
 END_TEST
@@ -73,15 +73,15 @@ START_TEST(who_is_cut_off_holds_no_rest_of_another) {
   struct pending *shared = image_new(IMAGE_PENDING, sizeof *shared);
   ck_assert_ptr_nonnull(shared);
   shared->frame.open = true;
-  left->rest_of = shared;
+  left->rest.of = shared;
   struct reader *reader = sink->continuing = reader_adopt(sink, left, -1, only_flow, &flow, &cut);
-  ck_assert(reader && reader->rest_of && reader->rest_of->holders == 1);
+  ck_assert(reader && reader->rest.of && reader->rest.of->holders == 1);
   left->sent = 1; /* of a result that is not there */
   ck_assert_ptr_null(reader_adopt(sink, left, -1, only_flow, &flow, &cut));
-  ck_assert(cut && reader->rest_of->holders == 1 && flow.at_sink == 1);
-  left->rest_of = NULL;
+  ck_assert(cut && reader->rest.of->holders == 1 && flow.at_sink == 1);
+  left->rest.of = NULL;
   image_free(shared);
-  image_free(reader->rest_of);
+  image_free(reader->rest.of);
 }
 END_TEST
 

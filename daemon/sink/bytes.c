@@ -1,4 +1,6 @@
 /*
+ * The bytes of a result for its readers: the header before the first, what stands before each, and with JSON the line itself.
+ *
  * Results as lines of JSON: what a result's numbers mean comes from the format of the last stage, and the line of a result is
  * made once, when the first reader gets to it, into room that the sink has for each slot.
  *
@@ -9,6 +11,49 @@
 #include <string.h>
 
 #include "daemon/sink/results.h"
+
+/* -- what stands before a result --------------------------------------------------------------------------------------- */
+
+size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix) {
+  if (protocol == CONFIG_PROTOCOL_NATIVE) {
+    *prefix = result->native;
+    return NATIVE_RESULT_BYTES;
+  }
+  *prefix = (const unsigned char *)Y4M_FRAME_LINE;
+  return protocol == CONFIG_PROTOCOL_Y4M ? sizeof Y4M_FRAME_LINE - 1 : 0;
+}
+
+void reader_set_header(struct reader *reader, const struct result *result) {
+  const struct sink *sink = reader->sink;
+  reader->header_bytes = 0;
+  if (result && reader->protocol == CONFIG_PROTOCOL_Y4M) {
+    static const struct y4m_look unknown = {0};
+    const struct frame *frame = &result->slot->frame;
+    reader->header_bytes =
+        y4m_write_header(&sink->format, &frame->rate, sink->keeps_look ? &frame->look : &unknown, reader->header);
+  }
+}
+
+size_t reader_prefix(struct reader *reader, uint64_t at, const unsigned char **prefix) {
+  const struct result *result = sink_result(reader->sink, at);
+  size_t bytes = result_prefix(result, reader->protocol, prefix);
+  if (*prefix == result->native && at == reader->at && reader->skipped > 0) {
+    memcpy(reader->native, result->native, sizeof reader->native);
+    native_add_dropped(reader->native, reader->skipped);
+    *prefix = reader->native;
+  }
+  return bytes;
+}
+
+void result_mark_again(struct result *result) {
+  uint32_t flags;
+  unsigned char *at = result->native + sizeof(struct native_header) + offsetof(struct native_result, flags);
+  memcpy(&flags, at, sizeof flags);
+  flags |= (flags & NATIVE_MARK) != 0 ? NATIVE_AGAIN : 0;
+  memcpy(at, &flags, sizeof flags);
+}
+
+/* -- lines of JSON ------------------------------------------------------------------------------------------------------ */
 
 bool sink_writes_lines(const struct frame_format *output) { return output->meaning != MEANING_NONE; }
 
