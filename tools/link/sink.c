@@ -45,6 +45,8 @@ struct sink {
   int64_t warned; /* when it refused one, while that is said; 0: it is not */
   bool waits;     /* `waiting` found no memory for its message */
   struct framed_result waiting;
+  struct framed_result spent[FLIGHTS]; /* stored, and not given back yet */
+  unsigned spent_count;
 };
 
 static bool sink_open(struct link *link) {
@@ -63,7 +65,7 @@ static void drop_message(struct flight *flight) {
 static void end_flight(struct link *link, struct flight *flight, bool answered) {
   struct sink *sink = link->state;
   if (flight->held && link->client) {
-    framed_release(link->client, &flight->result);
+    sink->spent[sink->spent_count++] = flight->result;
   }
   if (!answered || flight->sent > 1) {
     drop_message(flight);
@@ -72,6 +74,14 @@ static void end_flight(struct link *link, struct flight *flight, bool answered) 
   sink->bytes -= flight->bytes;
   sink->count--;
   atomic_store(&link->in_flight, sink->count);
+}
+
+/* From the last to the first: slots go back in their order, so that the daemon is woken once, by the first. */
+static void give_back(struct link *link) {
+  struct sink *sink = link->state;
+  while (sink->spent_count > 0) {
+    framed_release(link->client, &sink->spent[--sink->spent_count]);
+  }
 }
 
 static void sink_close(struct link *link) {
@@ -276,6 +286,7 @@ static void mend_refusal(struct link *link, int64_t now) {
 static int64_t sink_turn(struct link *link, int64_t now) {
   struct sink *sink = link->state;
   struct framed_result result;
+  give_back(link);
   if (!link->broker.connection) {
     return INT64_MAX;
   }
@@ -378,6 +389,7 @@ static void sink_broker_there(struct link *link) {
 static void sink_daemon_gone(struct link *link) {
   struct sink *sink = link->state;
   sink->waits = false;
+  sink->spent_count = 0;
   for (unsigned i = 0; i < FLIGHTS; i++) {
     sink->flights[i].held = false;
     if (!sink->flights[i].away) {
@@ -386,7 +398,10 @@ static void sink_daemon_gone(struct link *link) {
   }
 }
 
-static bool sink_is_idle(const struct link *link) { return ((const struct sink *)link->state)->count == 0; }
+static bool sink_is_idle(const struct link *link) {
+  const struct sink *sink = link->state;
+  return sink->count == 0 && sink->spent_count == 0;
+}
 
 const struct link_kind sink_kind = {
     .open = sink_open,
