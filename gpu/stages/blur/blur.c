@@ -16,17 +16,6 @@ int32_t blur_pretended_processors;
 
 enum { BLOCK = 1024 /* samples */ };
 
-/* The CPU keeps one row with its margins there, the GPU a whole frame when the radius is large. */
-static size_t scratch_bytes(const struct frame_format *format, const struct blur_constants *constants) {
-  size_t row = (format->width + 2 * (size_t)constants->radius) * constants->channels * sizeof(float);
-  if (!blur_is_wide(constants)) {
-    return row;
-  }
-  struct blur_layout layout = blur_layout_of(format->width, format->height, constants->channels, constants->radius);
-  size_t frame = constants->floats ? row * format->height : (size_t)layout.groups * layout.across * BLUR_PIECE_BYTES;
-  return frame > row ? frame : row;
-}
-
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
   unsigned channels = stage_channels(&plan->input);
   if (channels == 0) {
@@ -45,7 +34,8 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
       .floats = plan->input.dtype == ELEMENT_FLOAT32,
   };
   STAGE_SET_CONSTANTS(plan, &constants);
-  plan->scratch_bytes = scratch_bytes(&plan->input, &constants);
+  /* The CPU keeps one row with its margins there. */
+  plan->scratch_bytes = (plan->input.width + 2 * (size_t)constants.radius) * channels * sizeof(float);
   return stage_keep_format(plan, problem);
 }
 

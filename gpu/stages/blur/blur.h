@@ -19,9 +19,6 @@
 #include "gpu/record/parameters.h"
 #include "gpu/stages/arithmetic.h"
 
-/* How far the GPU's kernels reach that need no scratch memory: in pixels for floats, for bytes in rows and in samples. */
-enum { BLUR_MAX_CHANNELS = 3, BLUR_TILE_RADIUS = 12, BLUR_MATRIX_REACH = 32, BLUR_MATRIX_SAMPLES = 36 };
-
 /* Steps of the weights and of the columns' sums, for bytes. */
 #define BLUR_UNIT 8192.0F
 #define BLUR_STEP 8.0F
@@ -38,13 +35,16 @@ struct blur_weights {
   float at[BLUR_MAX_RADIUS + 1];
 };
 
-/* Multiples of 1 / BLUR_UNIT from weights that sum to `sum`: each is the difference of two rounded sums of the outer ones. */
+/* Multiples of 1 / BLUR_UNIT from weights that sum to `sum`: each is the difference of two rounded sums of the outer ones. They
+ * have 11 bits, as the GPU's 16 bit floats: where one is above a half, or one beside the middle about a quarter, all are even.
+ */
 static inline void blur_round_weights(const double *exact, double sum, uint32_t radius, float *weights) {
+  const double unit = exact[0] > sum * 0.5 || exact[1] > sum * 0.249 ? 2 : 1;
   double outer = 0;
   double rounded = 0;
   for (uint32_t k = radius; k > 0; k--) {
     outer += exact[k];
-    double next = (double)(int32_t)(outer / sum * (double)BLUR_UNIT + 0.5);
+    double next = (double)(int32_t)(outer / sum * (double)BLUR_UNIT / unit + 0.5) * unit;
     weights[k] = (float)(next - rounded) / BLUR_UNIT;
     rounded = next;
   }
@@ -71,13 +71,6 @@ static inline struct blur_weights blur_make_weights(const struct blur_constants 
   return weights;
 }
 
-/* Whether the GPU may keep the columns' sums in scratch memory: there are devices that need it. */
-STAGE_INLINE bool blur_is_wide(const struct blur_constants *constants) {
-  return constants->floats
-             ? constants->radius > BLUR_TILE_RADIUS
-             : constants->radius > BLUR_MATRIX_REACH || constants->radius * constants->channels > BLUR_MATRIX_SAMPLES;
-}
-
 /* Adds the sum of the two samples at one distance to what the nearer ones gave. */
 STAGE_INLINE float blur_add(float sum, float both, float weight) { return sum + weight * both; }
 
@@ -88,24 +81,10 @@ STAGE_INLINE float blur_round_sum(float sum) {
   return ((sum + 0.5F / BLUR_UNIT) + coarse) - coarse;
 }
 
-/* How the GPU's scratch memory holds what wide columns of bytes sum up to, 2 bytes each: groups of 16 rows, in each `across`
- * pieces of 32 columns, of which `pads` before the image's own and behind them are what is mirrored. */
-struct blur_layout {
-  uint32_t groups, pieces, pads, across;
-};
-
-enum { BLUR_PIECE_BYTES = 16 * 32 * 2 };
-
-STAGE_INLINE struct blur_layout blur_layout_of(uint32_t width, uint32_t height, uint32_t channels, uint32_t radius) {
-  struct blur_layout layout = {(height + 15) / 16, (width * channels + 31) / 32, (radius * channels + 31) / 32, 0};
-  layout.across = layout.pieces + 2 * layout.pads;
-  return layout;
-}
-
 extern const struct stage_descriptor blur_stage;
 
-/* Not 0 in tests alone: the GPU's kernels that only large frames get take those of any size then, and share them out as if the
- * device had so many processors, so that small frames show what is wrong. */
+/* Not 0 in tests alone: the GPU's fast kernel shares its work out as if the device had so many processors, so that small frames
+ * show what is wrong. */
 extern int32_t blur_pretended_processors;
 
 int blur_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream);

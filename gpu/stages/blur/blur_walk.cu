@@ -1,14 +1,8 @@
 /*
- * blur: kernels for bytes of large frames, which do both passes while they walk along the rows (blur_walk.cuh), and the choice
- * of frames that are blurred so.
- *
- * One kernel takes rows as they are; where they have channels, only every third weight is not 0, and for a far reach the other
- * kernel parts the channels in shared memory first. Both need devices of compute capability 8.0, rows of whole chunks, and
- * weights in one part. Neither needs scratch memory, which is there all the same where blur_is_wide() asks for it, since other
- * devices need it.
+ * blur: kernel for bytes, which does both passes while it walks along the rows (blur_walk.cuh), and the choice of images that
+ * are blurred so. It needs compute capability 8.0, rows of whole chunks, and a radius that one of its shapes reaches.
  */
 #include "gpu/stages/blur/blur_walk.cuh"
-#include "gpu/stages/blur/blur_walk_planes.cuh"
 
 namespace {
 
@@ -17,8 +11,6 @@ enum {
   ALWAYS_SHARED = 48 << 10, /* bytes of shared memory that a block gets without being allowed to */
   MOST_SHARED = 98 << 10    /* that all devices have for a block that is */
 };
-
-/* -- rows as they are ------------------------------------------------------------------------------------------------ */
 
 /* Where a lane's results go: eight neighbours of each of two rows a step, every other lane's first and second four. Where
  * results begin within a sector of memory, the lanes behind that hold theirs back for a step, so that sectors are written
@@ -107,7 +99,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::at_once)
         sums.add_columns(arrived + i * STEP);
         if (step >= walk.piece.warm) {
           uint32_t words[2][2];
-          sums.make_results(0, words);
+          sums.make_results(words);
           results.put(image, words);
         }
       }
@@ -120,64 +112,13 @@ __global__ void __launch_bounds__(Shape::threads, Shape::at_once)
 #endif
 }
 
-/* -- channels apart -------------------------------------------------------------------------------------------------- */
-
-template <typename Shape>
-__global__ void __launch_bounds__(Shape::threads, Shape::at_once)
-    blur_walk_planes(const uint8_t *__restrict__ in, uint8_t *__restrict__ out, blur_geometry image, blur_weights weights,
-                     walk_work work) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-  __trap();
-#else
-  extern __shared__ __align__(128) uint8_t shared[];
-  __shared__ walk_bands<Shape> bands;
-  const uint32_t base = uint32_t(__cvta_generic_to_shared(shared));
-  const int32_t lane = threadIdx.x % LAUNCH_WARP, warp = threadIdx.x / LAUNCH_WARP;
-  const int32_t warp_row = warp / PLANES * GROUP * Shape::tall, plane = warp % PLANES;
-  walk<Shape> walk(in, image, work, base);
-  if (!walk.next()) {
-    return;
-  }
-  bands.fill(weights, image);
-  __syncthreads();
-  passes<Shape> sums(bands, lane);
-  const uint32_t mine = base + uint32_t(Shape::planes_at + plane * Shape::plane_bytes +
-                                        (warp_row + lane % 16) * Shape::plane_pitch + lane / 16 * CHUNK);
-  const uint32_t made =
-      base + uint32_t(Shape::made_at + (warp_row + lane / 4) * Shape::made_pitch + plane * SLAB + lane % 4 * WORD);
-#pragma unroll 1
-  do {
-    const bool active = walk.piece.top + warp_row < image.height;
-#pragma unroll 1
-    for (int32_t slab = 0; slab < walk.piece.slabs; slab++) {
-      part_slab<Shape>(base, base + walk.arrive(slab));
-      if (slab > 0) {
-        store_slab<Shape>(base, out, image, walk.piece, slab - 1);
-      }
-      __syncthreads();
-#pragma unroll
-      for (int i = 0; i < STEPS; i++) {
-        if (active) {
-          sums.add_columns(mine + i * STEP);
-          keep_results(sums, made + i * STEP);
-        }
-      }
-    }
-    __syncthreads();
-    store_slab<Shape>(base, out, image, walk.piece, walk.piece.slabs - 1);
-    walk.leave();
-  } while (walk.next());
-#endif
-}
-
 /* -- choice ---------------------------------------------------------------------------------------------------------- */
 
 /* Bands are cut in as many segments as run at once. Where that leaves much of the device without work, all bands together are
  * cut in equal shares, which costs blocks that go on in another band a start more. */
 template <typename Shape> walk_work share_out(const blur_geometry &image) {
   const int32_t bands = int32_t(blur_parts(image.height, Shape::made_rows));
-  const int32_t across = Shape::planes == 1 ? image.row() : image.width;
-  const int32_t slabs = int32_t(blur_parts(across + Shape::skew, SLAB));
+  const int32_t slabs = int32_t(blur_parts(image.row() + Shape::skew, SLAB));
   const int32_t at_once = (blur_pretended_processors > 0 ? blur_pretended_processors : PROCESSORS) * Shape::at_once;
   const int32_t segments = min(max(at_once / bands, 1), slabs);
   const int32_t apart = int32_t(blur_parts(slabs, segments));
@@ -188,18 +129,10 @@ template <typename Shape> walk_work share_out(const blur_geometry &image) {
   return {slabs, apart, int32_t(blur_parts(slabs, apart))};
 }
 
-template <typename Shape> constexpr auto kernel_of() {
-  if constexpr (Shape::planes == 1) {
-    return blur_walk_rows<Shape>;
-  } else {
-    return blur_walk_planes<Shape>;
-  }
-}
-
 template <typename Shape>
 int launch(const uint8_t *in, uint8_t *out, const blur_geometry &image, const blur_weights &weights, cudaStream_t stream) {
   static_assert(Shape::bytes + sizeof(walk_bands<Shape>) <= MOST_SHARED, "all devices run it");
-  constexpr auto kernel = kernel_of<Shape>();
+  const auto kernel = blur_walk_rows<Shape>;
   if (Shape::bytes + sizeof(walk_bands<Shape>) > ALWAYS_SHARED) { /* each time, since each device has it anew */
     const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::bytes);
     if (error != cudaSuccess) {
@@ -213,34 +146,26 @@ int launch(const uint8_t *in, uint8_t *out, const blur_geometry &image, const bl
   return cudaGetLastError();
 }
 
-/* Planes, spans, chunks, warps, stages, blocks at once: of what was tried, the fastest over all sizes of frames. */
-using gray_near = walk_shape<1, 2, 2, 8, 4, 2>;
-using gray_middle = walk_shape<1, 3, 3, 4, 4, 4>;
-using gray_far = walk_shape<1, 5, 5, 8, 4, 2>;
-using rgb_next = walk_shape<1, 2, 3, 8, 4, 2>;
-using rgb_near = walk_shape<1, 2, 4, 8, 4, 2>;
-using rgb_middle = walk_shape<3, 3, 3, 6, 3, 2>;
-using rgb_far = walk_shape<3, 5, 5, 6, 2, 2>;
-
 using launcher = int (*)(const uint8_t *, uint8_t *, const blur_geometry &, const blur_weights &, cudaStream_t);
 struct way {
   int32_t channels, reach;
-  uint64_t pixels; /* of the smallest frame */
   launcher launch;
 };
-template <typename Shape, int Channels> constexpr way make_way(uint64_t pixels) {
-  return {Channels, Shape::reach(Channels), pixels, launch<Shape>};
-}
+template <int Channels, typename Shape> constexpr way make_way() { return {Channels, Shape::reach(Channels), launch<Shape>}; }
 
-constexpr uint64_t full_hd = 1920 * 1080, huge = 16 << 20;
+using near = walk_shape<2, 2, 4, 3, 4>;
 
-/* The first that reaches as far as the radius. On an H200, in microseconds at 7680x4320, before and now: gray, sigma 1 37 and
- * 30, sigma 4 42 and 32, sigma 10 75 and 45; rgb, sigma 1 138 and 75, sigma 2 133 and 80, sigma 4 194 and 98, sigma 10 536 and
- * 126. At 1920x1080: gray, sigma 10 13.1 and 12.1; rgb, sigma 1 13.4 and 12.9, sigma 4 18.2 and 16.3, sigma 10 58 and 20. */
+/* Spans, chunks, warps, stages, blocks at once: of what was tried, the fastest at 1080p and 4K. The first that reaches as far
+ * as the radius is taken. */
 constexpr way ways[] = {
-    make_way<gray_near, 1>(huge),   make_way<gray_middle, 1>(huge), make_way<gray_far, 1>(full_hd),
-    make_way<rgb_next, 3>(full_hd), make_way<rgb_near, 3>(full_hd), make_way<rgb_middle, 3>(full_hd),
-    make_way<rgb_far, 3>(full_hd),
+    make_way<1, near>(),
+    make_way<1, walk_shape<3, 3, 4, 3, 4>>(),
+    make_way<1, walk_shape<5, 5, 8, 4, 2>>(),
+    make_way<1, walk_shape<9, 9, 8, 4, 1>>(),
+    make_way<3, walk_shape<2, 3, 8, 4, 2>>(),
+    make_way<3, walk_shape<2, 4, 8, 4, 2>>(),
+    make_way<3, walk_shape<3, 7, 8, 4, 2>>(),
+    make_way<3, walk_shape<5, 13, 8, 4, 1>>(),
 };
 
 const way *find(const blur_geometry &image) {
@@ -255,16 +180,13 @@ const way *find(const blur_geometry &image) {
 /* Whether what this device runs was compiled for one that has the instructions. */
 bool has_instructions() {
   cudaFuncAttributes attributes;
-  return cudaFuncGetAttributes(&attributes, blur_walk_rows<gray_near>) == cudaSuccess && attributes.ptxVersion >= 80;
+  return cudaFuncGetAttributes(&attributes, blur_walk_rows<near>) == cudaSuccess && attributes.ptxVersion >= 80;
 }
 
 } // namespace
 
-bool blur_walk_takes(const blur_geometry &image, const blur_weights &weights) {
-  const uint64_t pixels = uint64_t(image.width) * uint64_t(image.height);
-  const way *found = find(image);
-  return found && (pixels >= found->pixels || blur_pretended_processors > 0) && image.row() % CHUNK == 0 &&
-         pixels * uint64_t(image.channels) <= INT32_MAX && blur_weight_parts(weights, image.radius) == 1 && has_instructions();
+bool blur_walk_takes(const blur_geometry &image) {
+  return find(image) && image.row() % CHUNK == 0 && int64_t(image.row()) * image.height <= INT32_MAX && has_instructions();
 }
 
 int blur_walk(const uint8_t *in, uint8_t *out, const blur_geometry &image, const blur_weights &weights, cudaStream_t stream) {
