@@ -9,6 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "config/pattern.h"
 #include "daemon/base/formats.h"
 #include "daemon/status/viewer.h"
 #include "gpu/gpu.h"
@@ -207,6 +208,72 @@ static bool compare_all(const struct ends *ends, unsigned count, struct failure 
   return true;
 }
 
+/* -- segments of several pipelines in one folder ------------------------------------------------------------------------ */
+
+/* Names of the same folder have been compared with the text (config/validate.c). Here it has two names, of which one has a link
+ * or '..'. */
+struct segments {
+  const struct config_pipeline *pipeline;
+  const char *path, *names; /* the second is what follows the folder; NULL: it has no segments, or the folder is not there */
+  dev_t device;
+  ino_t inode;
+};
+
+static struct segments segments_of(const struct config_pipeline *pipeline, const char *path,
+                                   const struct config_rotate *rotate) {
+  struct segments segments = {.pipeline = pipeline, .path = path};
+  bool has_any = path && (rotate->every_ns > 0 || rotate->size > 0);
+  char *folder = has_any ? strndup(path, strcspn(path, "%")) : NULL;
+  char *slash = folder ? strrchr(folder, '/') : NULL;
+  struct stat there;
+  if (slash) {
+    slash[1] = '\0';
+  }
+  if (folder && stat(slash ? folder : ".", &there) == 0) {
+    segments.names = slash ? path + (slash + 1 - folder) : path;
+    segments.device = there.st_dev;
+    segments.inode = there.st_ino;
+  }
+  free(folder);
+  return segments;
+}
+
+static bool have_two_names(const struct segments *one, const struct segments *other) {
+  size_t length = (size_t)(one->names - one->path);
+  return length != (size_t)(other->names - other->path) || strncmp(one->path, other->path, length) != 0;
+}
+
+static bool could_meet(const struct segments *one, const struct segments *other, struct pattern patterns[2]) {
+  char problem[PATTERN_PROBLEM];
+  if (!one->names || !other->names || one->device != other->device || one->inode != other->inode ||
+      !have_two_names(one, other) || !pattern_read(one->names, &patterns[0], problem) ||
+      !pattern_read(other->names, &patterns[1], problem)) {
+    return false;
+  }
+  const struct pattern_part first = pattern_whole(&patterns[0]), second = pattern_whole(&patterns[1]);
+  return pattern_meets(&first, &second);
+}
+
+static bool segments_are_distinct(const struct config *config, struct failure *failure) {
+  struct segments *all = calloc(2 * (size_t)config->pipeline_count + 1, sizeof *all);
+  struct pattern *patterns = calloc(2, sizeof *patterns);
+  bool distinct = (all && patterns) || failure_set_memory(failure, "not enough memory to compare the files of pipelines");
+  for (unsigned i = 0; distinct && i < 2 * config->pipeline_count; i++) {
+    const struct config_pipeline *pipeline = &config->pipelines[i / 2];
+    all[i] = i % 2 == 0 ? segments_of(pipeline, pipeline->sink.path, &pipeline->sink.rotate)
+                        : segments_of(pipeline, pipeline->record.file, &pipeline->record.rotate);
+    for (unsigned j = 0; distinct && j < i; j++) {
+      distinct = !could_meet(&all[j], &all[i], patterns) ||
+                 failure_set(failure, EXIT_STATUS_CONFIG, "begin its names with the pipeline's, or give it a folder of its own",
+                             "'%s' of pipeline '%s' and '%s' of pipeline '%s' could make files with the same names",
+                             all[j].path, all[j].pipeline->name, all[i].path, all[i].pipeline->name);
+    }
+  }
+  free(all);
+  free(patterns);
+  return distinct;
+}
+
 bool config_files_distinct(const struct config *config, struct failure *failure) {
   struct ends *ends = calloc(config->pipeline_count + 1, sizeof *ends);
   if (!ends) {
@@ -217,7 +284,7 @@ bool config_files_distinct(const struct config *config, struct failure *failure)
     ends[i].source = look(pipeline, pipeline->source.endpoint, pipeline->source.path, STDIN_FILENO);
     ends[i].sink = look(pipeline, pipeline->sink.endpoint, pipeline->sink.path, STDOUT_FILENO);
   }
-  bool distinct = compare_all(ends, config->pipeline_count, failure);
+  bool distinct = compare_all(ends, config->pipeline_count, failure) && segments_are_distinct(config, failure);
   free(ends);
   return distinct;
 }

@@ -147,3 +147,16 @@ def test_a_fifo_source_waits_for_one_to_be_made_anew(place, there):
         daemon.account(came=2, emitted=2)
         writing.join()
     assert (place / "out").read_bytes() == numbered(2, SIZE).tobytes()
+
+
+@pytest.mark.parametrize("folder", ["link", "rec/../rec", "rec"])
+def test_a_folder_of_segments_has_two_names(place, folder):
+    """`most` of one pipeline would remove the segments of the other one."""
+    (place / "rec").mkdir()
+    (place / "link").symlink_to(place / "rec")
+    entries = {"cam0": pipeline(GRAY, sink={"file": f"{place}/rec/%Y.raw", "rotate": {"size": "1MiB"}}),
+               "cam1": pipeline(GRAY, record={"file": f"{place}/{folder}/%Y-%m.raw"})}
+    done = run_framed("--check", "-c", write_config(place, entries))
+    assert done.returncode == 78 and "could make files with" in done.stderr, done
+    entries["cam1"]["record"]["file"] = f"{place}/{folder}/cam1-%Y.raw"
+    assert run_framed("--check", "-c", write_config(place, entries)).returncode == 0
