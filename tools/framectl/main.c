@@ -236,7 +236,9 @@ static json_t *json_of(const char *text) {
 static void print_problem(const struct problem *problem, bool json) {
   const char *text = problem->text ? problem->text : "no memory";
   if (!json || ferror(stdout)) {
-    fprintf(stderr, "framectl: %s\n", text);
+    char *safe = text_safe(text, true); /* names of the command line are in it */
+    fprintf(stderr, "framectl: %s\n", safe ? safe : "no memory");
+    free(safe);
     if (problem->remedy) {
       fprintf(stderr, "  %s\n", problem->remedy);
     }

@@ -58,6 +58,26 @@ static char *print(const struct table *table, bool colour) {
   return text;
 }
 
+START_TEST(what_deceives_a_reader_is_escaped) {
+  static const char *const texts[][2] = {{"a\xe2\x80\xae"
+                                          "b",
+                                          "a\\u202eb"},
+                                         {"\xe2\x81\xa6", "\\u2066"},
+                                         {"\xd8\x9c", "\\u061c"},
+                                         {"\xe2\x80\xa8", "\\u2028"},
+                                         {"\xc2\x9b", "\\x9b"},
+                                         {"\xe2\x82\xac", "\xe2\x82\xac"},
+                                         {"\xe2\x80", "\xe2\x80"},
+                                         {"\xd8", "\xd8"},
+                                         {"", ""}};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    char *safe = text_safe(texts[i][0], false);
+    ck_assert_str_eq(safe, texts[i][1]);
+    free(safe);
+  }
+}
+END_TEST
+
 START_TEST(columns_are_as_wide_as_their_widest_cell) {
   struct table *table = table_new("NAME|>COUNT|REST");
   const char *const rows[][3] = {{"a", "1", "x"}, {"longer", "1000000", ""}};
@@ -123,6 +143,7 @@ Suite *text_suite(void) {
   Suite *suite = suite_create("text");
   TCase *cases = tcase_create("text");
   tcase_add_loop_test(cases, figures_have_three_digits_and_a_unit, 0, sizeof figures / sizeof figures[0]);
+  tcase_add_test(cases, what_deceives_a_reader_is_escaped);
   tcase_add_test(cases, columns_are_as_wide_as_their_widest_cell);
   tcase_add_test(cases, colours_do_not_change_the_columns);
   tcase_add_test(cases, a_table_may_be_wide);

@@ -82,10 +82,20 @@ void text_colour_end(FILE *out, enum text_colour colour, bool wanted) {
   }
 }
 
+/* Separators of lines, and what turns the direction of a text, so that it reads as another one: U+061C, U+200E, U+200F, U+2028
+ * to U+202E and U+2066 to U+2069. */
+static size_t deceptive_bytes(const unsigned char *at) {
+  if (at[0] == 0xd8 && at[1] == 0x9c) {
+    return 2;
+  }
+  bool is_mark = at[0] == 0xe2 && at[1] == 0x80 && (at[2] == 0x8e || at[2] == 0x8f || (at[2] >= 0xa8 && at[2] <= 0xae));
+  return is_mark || (at[0] == 0xe2 && at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9) ? 3 : 0;
+}
+
 /* C0, DEL and, as UTF-8 has them, C1. Returns the bytes of the character that stands there; 0: it is none of those. */
 static size_t control_bytes(const unsigned char *at, bool keeps_lines) {
   bool is_c0 = (*at < 0x20 || *at == 0x7f) && !(keeps_lines && *at == '\n');
-  return is_c0 ? 1 : at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f ? 2 : 0;
+  return is_c0 ? 1 : at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f ? 2 : deceptive_bytes(at);
 }
 
 char *text_safe(const char *text, bool keeps_lines) {
@@ -93,8 +103,10 @@ char *text_safe(const char *text, bool keeps_lines) {
   char *safe = malloc(4 * strlen(text) + 1), *end = safe;
   while (safe && *at) {
     size_t bytes = control_bytes(at, keeps_lines);
-    if (bytes > 0) {
+    if (bytes == 1 || (bytes == 2 && at[0] == 0xc2)) {
       end += snprintf(end, 5, "\\x%02x", at[bytes - 1]);
+    } else if (bytes > 0) {
+      end += snprintf(end, 7, "\\u%04x", bytes == 2 ? 0x061c : 0x2000 | (at[1] & 0x3fU) << 6 | (at[2] & 0x3fU));
     } else {
       *end++ = (char)*at;
     }

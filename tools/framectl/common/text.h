@@ -19,8 +19,8 @@ const char *text_rate(char text[TEXT_ROOM], double per_second);       /* "59.9",
 const char *text_uptime(char text[TEXT_ROOM], double seconds);        /* "3 min 12 s" */
 const char *text_age(char text[TEXT_ROOM], double seconds);           /* "0.3 s", "3 min 12 s"; less than 0: "-" */
 
-/* Text of another process that no terminal can take for a command: control characters become "\x1b", unless `keeps_lines` keeps
- * the ends of lines. To free; NULL: no memory. */
+/* Text of another process that no terminal can take for a command: control characters become "\x1b", and marks that turn the
+ * direction become "\u202e". `keeps_lines` keeps the ends of lines. To free; NULL: no memory. */
 char *text_safe(const char *text, bool keeps_lines);
 
 /* -- tables: cells are collected row by row, then printed with columns as wide as they need --------------------- */
