@@ -254,10 +254,9 @@ static bool could_meet(const struct segments *one, const struct segments *other,
   return pattern_meets(&first, &second);
 }
 
-static bool segments_are_distinct(const struct config *config, struct failure *failure) {
-  struct segments *all = calloc(2 * (size_t)config->pipeline_count + 1, sizeof *all);
-  struct pattern *patterns = calloc(2, sizeof *patterns);
-  bool distinct = (all && patterns) || failure_set_memory(failure, "not enough memory to compare the files of pipelines");
+static bool compare_segments(const struct config *config, struct segments *all, struct pattern patterns[2],
+                             struct failure *failure) {
+  bool distinct = true;
   for (unsigned i = 0; distinct && i < 2 * config->pipeline_count; i++) {
     const struct config_pipeline *pipeline = &config->pipelines[i / 2];
     all[i] = i % 2 == 0 ? segments_of(pipeline, pipeline->sink.path, &pipeline->sink.rotate)
@@ -269,6 +268,14 @@ static bool segments_are_distinct(const struct config *config, struct failure *f
                              all[j].path, all[j].pipeline->name, all[i].path, all[i].pipeline->name);
     }
   }
+  return distinct;
+}
+
+static bool segments_are_distinct(const struct config *config, struct failure *failure) {
+  struct segments *all = calloc(2 * (size_t)config->pipeline_count + 1, sizeof *all);
+  struct pattern *patterns = calloc(2, sizeof *patterns);
+  bool distinct = all && patterns ? compare_segments(config, all, patterns, failure)
+                                  : failure_set_memory(failure, "not enough memory to compare the files of pipelines");
   free(all);
   free(patterns);
   return distinct;
