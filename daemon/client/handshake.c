@@ -66,7 +66,9 @@ void client_welcome(const struct client *client, const struct native_welcome *re
   _Alignas(struct cmsghdr) unsigned char control[CMSG_SPACE(GUEST_DESCRIPTORS * sizeof(int))] = {0};
   struct iovec vector = {.iov_base = bytes, .iov_len = sizeof bytes};
   struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
-  native_write_welcome(reply, bytes);
+  struct native_welcome said = *reply;
+  said.version = client->hello.version; /* both speak the client's version from here on */
+  native_write_welcome(&said, bytes);
   assert(count <= GUEST_DESCRIPTORS);
   if (count > 0) {
     message.msg_control = control;
@@ -88,8 +90,7 @@ static_assert((int)NATIVE_TEXT >= (int)FORMAT_TEXT, "a welcome has room for ever
 
 struct native_welcome hello_reply_of(const struct config_pipeline *config, const struct frame_format *input,
                                      const struct frame_format *output, enum native_role role) {
-  struct native_welcome reply = {
-      .version = NATIVE_VERSION, .role = (uint32_t)role, .transport = NATIVE_STREAM, .slots = config->slots};
+  struct native_welcome reply = {.role = (uint32_t)role, .transport = NATIVE_STREAM, .slots = config->slots};
   size_t input_bytes = 0;
   size_t output_bytes = 0;
   format_bytes(input, &input_bytes);

@@ -36,8 +36,10 @@ bool native_read_hello(const unsigned char bytes[NATIVE_HELLO_BYTES], struct nat
   }
   if (hello->version < NATIVE_OLDEST || hello->version > NATIVE_VERSION) { /* before anything that a version may change */
     *code = NATIVE_E_VERSION;
-    snprintf(problem, PROTOCOL_PROBLEM, "this daemon speaks version %d of the protocol, the client version %u", NATIVE_VERSION,
-             hello->version);
+    snprintf(
+        problem, PROTOCOL_PROBLEM,
+        "this daemon speaks version %d of the protocol, the client version %u: use a client library of the daemon's version",
+        NATIVE_VERSION, hello->version);
     return false;
   }
   if ((hello->flags & ~(uint32_t)NATIVE_HELLO_ACKS) != 0) {

@@ -135,10 +135,9 @@ static uint32_t role_of(const struct framed *client) { return (uint32_t)client->
 
 static bool makes_sense(const struct framed *client, const struct native_welcome *welcome) {
   uint32_t role = role_of(client);
-  return welcome->version == NATIVE_VERSION && welcome->role == role &&
-         welcome->transport <= (uint32_t)client->info.transport && welcome->slots > 0 && welcome->slots <= FRAMED_MAX_SLOTS &&
-         (role == NATIVE_CONSUMER || welcome->input_bytes > 0) && welcome->output_bytes > 0 &&
-         welcome->input_bytes <= SIZE_MAX / 4 && welcome->output_bytes <= SIZE_MAX / 4;
+  return welcome->role == role && welcome->transport <= (uint32_t)client->info.transport && welcome->slots > 0 &&
+         welcome->slots <= FRAMED_MAX_SLOTS && (role == NATIVE_CONSUMER || welcome->input_bytes > 0) &&
+         welcome->output_bytes > 0 && welcome->input_bytes <= SIZE_MAX / 4 && welcome->output_bytes <= SIZE_MAX / 4;
 }
 
 static bool check_welcome(struct framed *client) {
@@ -146,11 +145,17 @@ static bool check_welcome(struct framed *client) {
   const struct native_welcome *welcome = &greeting->welcome;
   unsigned lent = welcome->role == NATIVE_CONSUMER ? SHARED_DESCRIPTORS - 1 : SHARED_DESCRIPTORS;
   unsigned promised = welcome->transport == NATIVE_SHARED ? lent : 0;
+  if (welcome->version != NATIVE_VERSION) { /* before anything that a version may change */
+    return client_break(
+        client, FRAMED_E_DAEMON, 0,
+        "the daemon speaks version %u of the protocol, this libframed version %d: use the libframed of the daemon's version",
+        welcome->version, NATIVE_VERSION);
+  }
   if (!makes_sense(client, welcome)) {
     return client_break(client, FRAMED_E_DAEMON, 0,
-                        "the welcome makes no sense: version %u, role %u, transport %u, %u slots, %llu and %llu bytes",
-                        welcome->version, welcome->role, welcome->transport, welcome->slots,
-                        (unsigned long long)welcome->input_bytes, (unsigned long long)welcome->output_bytes);
+                        "the welcome makes no sense: role %u, transport %u, %u slots, %llu and %llu bytes", welcome->role,
+                        welcome->transport, welcome->slots, (unsigned long long)welcome->input_bytes,
+                        (unsigned long long)welcome->output_bytes);
   }
   if (greeting->cut && greeting->descriptor_count < promised) {
     return client_break(client, FRAMED_E_SYSTEM, EMFILE, "no descriptors are left for the memory of pipeline %.*s", FRAMED_NAME,

@@ -92,6 +92,16 @@ START_TEST(a_daemon_that_lies_is_not_believed) {
 }
 END_TEST
 
+START_TEST(a_daemon_of_another_version_is_named) {
+  struct fake fake;
+  fake_open(&fake, FRAMED_CONSUMER, FRAMED_STREAM);
+  fake.welcome.version = 9;
+  ck_assert_ptr_null(fake_connect(&fake));
+  ck_assert_ptr_nonnull(strstr(fake.problem.text, "speaks version 9 of the protocol, this libframed version 1: use"));
+  fake_close(&fake);
+}
+END_TEST
+
 START_TEST(an_error_is_passed_on) {
   struct fake fake;
   fake_open(&fake, FRAMED_PRODUCER, FRAMED_STREAM);
@@ -168,6 +178,7 @@ Suite *connect_suite(void) {
   tcase_add_loop_test(group, a_welcome_is_told, FRAMED_STREAM, FRAMED_SHARED + 1);
   tcase_add_test(group, a_client_falls_back_to_the_stream);
   tcase_add_loop_test(group, a_daemon_that_lies_is_not_believed, 0, (int)(sizeof lies / sizeof lies[0]));
+  tcase_add_test(group, a_daemon_of_another_version_is_named);
   tcase_add_test(group, an_error_is_passed_on);
   tcase_add_loop_test(group, a_stranger_is_known, 0, (int)(sizeof strangers / sizeof strangers[0]));
   tcase_add_test(group, silence_has_an_end);
