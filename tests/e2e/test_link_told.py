@@ -133,6 +133,6 @@ def test_what_is_unacknowledged_shows_while_a_server_hangs(place):
 def test_a_daemon_that_cannot_be_told_is_said_so_once(place):
     with Server(place) as server, Daemon(place, entry()) as daemon:
         with Link(daemon, server, status=str(place / "nobody.sock"), **block()) as link:
-            wait_until(lambda: "is not told of this link: No such file" in link.log, lambda: link.log)
+            wait_until(lambda: "nobody.sock: No such file" in link.log, lambda: link.log)
             link.wait_up()
         assert link.log.count("is not told") == 1

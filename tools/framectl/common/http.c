@@ -114,18 +114,13 @@ static bool report_silence(const struct question *question, struct problem *prob
   return problem_set(problem, EXIT_STATUS_NO_DAEMON, LOOK_THERE, "framed at %s does not answer", question->socket);
 }
 
-static bool send_question(int fd, const struct question *question, int64_t deadline, struct problem *problem) {
-  char text[512];
-  int length = snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: framed\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
-                        question->method, question->path);
-  if (length < 0 || (size_t)length >= sizeof text) {
-    return problem_set(problem, EXIT_STATUS_USAGE, NULL, "the name is too long");
-  }
-  for (size_t sent = 0; sent < (size_t)length;) {
+static bool send_text(int fd, const struct question *question, const char *text, size_t length, int64_t deadline,
+                      struct problem *problem) {
+  for (size_t sent = 0; sent < length;) {
     if (!wait_for(fd, POLLOUT, deadline)) {
       return report_silence(question, problem);
     }
-    ssize_t count = send(fd, text + sent, (size_t)length - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t count = send(fd, text + sent, length - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count > 0) {
       sent += (size_t)count;
     } else if (errno != EAGAIN && errno != EINTR) {
@@ -133,6 +128,19 @@ static bool send_question(int fd, const struct question *question, int64_t deadl
     }
   }
   return true;
+}
+
+static bool send_question(int fd, const struct question *question, int64_t deadline, struct problem *problem) {
+  const char *body = question->body ? question->body : "";
+  char text[512];
+  int length =
+      snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: framed\r\nConnection: close\r\nContent-Length: %zu\r\n%s\r\n",
+               question->method, question->path, strlen(body), question->body ? "Content-Type: application/json\r\n" : "");
+  if (length < 0 || (size_t)length >= sizeof text) {
+    return problem_set(problem, EXIT_STATUS_USAGE, NULL, "the name is too long");
+  }
+  return send_text(fd, question, text, (size_t)length, deadline, problem) &&
+         send_text(fd, question, body, strlen(body), deadline, problem);
 }
 
 static bool wait_for_reply(int fd, const struct question *question, int64_t deadline) {

@@ -13,6 +13,7 @@ typedef void http_waiter(void *context);
 
 struct question {
   const char *socket, *method, *path;
+  const char *body;    /* JSON; NULL: none */
   int timeout_ms;      /* for the whole answer; -1: none */
   http_waiter *waiter; /* called some times a second while no answer comes; NULL: nobody is */
   void *waiter_context;
