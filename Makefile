@@ -94,7 +94,7 @@ gpu_sources    := $(filter-out gpu/model/cuda%.c,$(wildcard gpu/*.c gpu/cpu/*.c 
 fault_stage    := $(if $(filter -DFRAMED_FAULTS,$(flags_$(VARIANT))),tests/fault/fault)
 gpu_sources    += $(if $(fault_stage),$(wildcard tests/fault/*.c))
 daemon_sources := $(wildcard daemon/*/*.c)
-link_sources := $(filter-out tools/link/mqtt_$(if $(mqtt),absent,client).c,$(wildcard tools/link/*.c))
+link_sources := $(filter-out $(if $(mqtt),tools/link/mqtt_absent.c,tools/link/mqtt.c tools/link/mqtt_client.c),$(wildcard tools/link/*.c))
 framebench_cuda := $(wildcard tools/framebench/*/cuda*.c)
 framebench_sources := $(filter-out $(framebench_cuda),$(wildcard tools/framebench/*.c tools/framebench/*/*.c))
 

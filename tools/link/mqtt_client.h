@@ -1,7 +1,7 @@
 /*
  * A connection to a broker of MQTT, by libmosquitto, which does nothing but when it is called here: no threads of its own.
  *
- * Where the program is built without the library, connecting fails, and mqtt_client_is_built() says so.
+ * Where the program is built without the library, mqtt_client_is_built() says so, and mqtt_absent.c takes its place.
  */
 #ifndef FRAMED_TOOLS_LINK_MQTT_CLIENT_H
 #define FRAMED_TOOLS_LINK_MQTT_CLIENT_H

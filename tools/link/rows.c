@@ -78,27 +78,39 @@ void rows_read(struct reader *reader, const struct row *rows, const char *where,
   }
 }
 
-/* -- comparing --------------------------------------------------------------------------------------------------------- */
+/* -- freeing and comparing --------------------------------------------------------------------------------------------- */
+
+static bool holds_text(const struct row *row) {
+  return row->kind == ROW_TEXT || row->kind == ROW_PATH || (row->kind == ROW_VALUE && row->key.type == KEY_SOCKET);
+}
+
+void rows_free(const struct row *rows, void *structure) {
+  for (; rows->key.name; rows++) {
+    if (holds_text(rows)) {
+      rows_replace((char **)((char *)structure + rows->key.offset), NULL);
+    }
+  }
+}
 
 bool rows_are_same_text(const char *text, const char *other) {
   return text && other ? strcmp(text, other) == 0 : text == other;
 }
 
 static bool is_same(const struct row *row, const void *value, const void *other) {
+  if (holds_text(row)) {
+    return rows_are_same_text(*(char *const *)value, *(char *const *)other);
+  }
   if (row->kind == ROW_LINKS) {
     return true;
   }
-  switch (row->kind == ROW_VALUE ? row->key.type : KEY_TEXT) {
+  switch (row->key.type) {
   case KEY_FLAG:
     return *(const bool *)value == *(const bool *)other;
   case KEY_CHOICE:
   case KEY_COUNT:
     return *(const unsigned *)value == *(const unsigned *)other;
-  case KEY_SIZE:
-  case KEY_DURATION:
+  default: /* a size or duration */
     return *(const int64_t *)value == *(const int64_t *)other;
-  default:
-    return rows_are_same_text(*(char *const *)value, *(char *const *)other);
   }
 }
 

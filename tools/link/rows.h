@@ -24,6 +24,8 @@ struct row {
 void rows_read(struct reader *reader, const struct row *rows, const char *where, const struct node *node, void *structure);
 void rows_read_one(struct reader *reader, const struct row *row, const struct node *node, void *structure);
 
+/* Frees the texts that are under keys of `rows`. */
+void rows_free(const struct row *rows, void *structure);
 /* Whether two structures hold the same under all keys of `rows`. */
 bool rows_are_same(const struct row *rows, const void *structure, const void *other);
 bool rows_are_same_text(const char *text, const char *other); /* either may be NULL */

@@ -44,15 +44,18 @@ static const struct row limits_rows[] = {
     ROW("memory", ROW_VALUE, KEY_SIZE, settings, memory, .minimum = MIB, .maximum = MIB << 20),
     {.key = {.name = NULL}}};
 
+#define STREAM_ROWS \
+    ROW("replicas", ROW_VALUE, KEY_COUNT, link_settings, replicas, .minimum = 1, .maximum = 5, .help = "copies of a stream that is made"), \
+    ROW("most", ROW_VALUE, KEY_SIZE, link_settings, most, .minimum = MIB, .maximum = MIB << 30, .help = "bytes of a stream that is made"), \
+    ROW("keep", ROW_VALUE, KEY_DURATION, link_settings, keep_ns, .minimum = SECOND, .maximum = 10 * 365 * 86400 * SECOND, .help = "age of messages of a stream that is made")
+
 static const struct row sink_rows[] = {
     ROW("socket", ROW_VALUE, KEY_SOCKET, link_settings, socket, .help = "the native socket of the pipeline"),
     ROW("subject", ROW_TEXT, KEY_FILE, link_settings, subject, .help = "of the messages"),
     ROW("stream", ROW_TEXT, KEY_FILE, link_settings, stream, .required = true, .help = "the stream that stores the results"),
     ROW("overload", ROW_VALUE, KEY_CHOICE, link_settings, overload, .choices = overloads),
     ROW("queue", ROW_VALUE, KEY_FLAG, link_settings, is_queue, .help = "whether boxes take frames out of the stream"),
-    ROW("replicas", ROW_VALUE, KEY_COUNT, link_settings, replicas, .minimum = 1, .maximum = 5, .help = "copies of a stream that is made"),
-    ROW("most", ROW_VALUE, KEY_SIZE, link_settings, most, .minimum = MIB, .maximum = MIB << 30, .help = "bytes of a stream that is made"),
-    ROW("keep", ROW_VALUE, KEY_DURATION, link_settings, keep_ns, .minimum = SECOND, .maximum = 10 * 365 * 86400 * SECOND, .help = "age of messages of a stream that is made"),
+    STREAM_ROWS,
     {.key = {.name = NULL}}};
 
 static const struct row source_rows[] = {
@@ -63,9 +66,7 @@ static const struct row source_rows[] = {
     ROW("ack_wait", ROW_VALUE, KEY_DURATION, link_settings, ack_wait_ns, .minimum = SECOND / 2, .maximum = 3600 * SECOND),
     ROW("deliver", ROW_VALUE, KEY_COUNT, link_settings, deliver, .minimum = 1, .maximum = 1000),
     ROW("dead", ROW_TEXT, KEY_FILE, link_settings, dead, .help = "the subject of frames that nobody can compute"),
-    ROW("replicas", ROW_VALUE, KEY_COUNT, link_settings, replicas, .minimum = 1, .maximum = 5, .help = "copies of a stream that is made"),
-    ROW("most", ROW_VALUE, KEY_SIZE, link_settings, most, .minimum = MIB, .maximum = MIB << 30, .help = "bytes of a stream that is made"),
-    ROW("keep", ROW_VALUE, KEY_DURATION, link_settings, keep_ns, .minimum = SECOND, .maximum = 10 * 365 * 86400 * SECOND, .help = "age of messages of a stream that is made"),
+    STREAM_ROWS,
     {.key = {.name = NULL}}};
 
 static const struct row mqtt_rows[] = {
@@ -92,39 +93,29 @@ struct settings *settings_use(struct settings *settings) {
   return settings;
 }
 
+static const struct row *rows_of(const struct link_settings *link) {
+  return link->is_mqtt ? detections_rows : link->is_source ? source_rows : sink_rows;
+}
+
 struct settings *settings_free(struct settings *settings) {
   if (!settings || --settings->users > 0) {
     return NULL;
   }
   for (unsigned i = 0; i < settings->link_count; i++) {
     struct link_settings *link = &settings->links[i];
-    char *const texts[] = {link->name, link->socket, link->subject, link->stream, link->consumer, link->dead};
-    for (size_t j = 0; j < sizeof texts / sizeof *texts; j++) {
-      free(texts[j]);
-    }
+    rows_free(rows_of(link), link);
+    free(link->name);
   }
   for (unsigned i = 0; i < settings->server_count; i++) {
     free(settings->servers[i]);
   }
-  char *const texts[] = {settings->file,
-                         settings->credentials,
-                         settings->ca,
-                         settings->certificate,
-                         settings->key,
-                         settings->metrics,
-                         settings->mqtt_server,
-                         settings->mqtt_user,
-                         settings->mqtt_password,
-                         settings->mqtt_ca,
-                         settings->mqtt_certificate,
-                         settings->mqtt_key,
-                         settings->mqtt_topic,
-                         settings->mqtt_prefix,
-                         settings->mqtt_node,
-                         settings->status};
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-    free(texts[i]);
-  }
+  rows_free(nats_rows, settings);
+  rows_free(tls_rows, settings);
+  rows_free(mqtt_rows, settings);
+  rows_free(mqtt_tls_rows, settings);
+  free(settings->file);
+  free(settings->metrics);
+  free(settings->status);
   free(settings);
   return NULL;
 }
@@ -172,9 +163,10 @@ static void read_nats(struct reader *reader, struct settings *settings, const st
 enum { LONGEST_NAME = 100 }; /* two of them have room in a subject of JetStream */
 #define TOKEN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
-static void set_default(char **target, const char *format, const char *name) {
+static void set_default(struct config_errors *errors, char **target, const char *format, const char *name) {
   if (!*target && asprintf(target, format, name) < 0) {
     *target = NULL;
+    errors_set_exhausted(errors);
   }
 }
 
@@ -221,11 +213,15 @@ static void read_link(struct reader *reader, struct settings *settings, const st
                                  .hold_ns = SETTINGS_HOLD_NS};
   snprintf(where, sizeof where, "%s '%.64s'", settings_role(link), node->name);
   rows_read(reader, rows, where, node, link);
-  set_default(&link->socket, link->is_source ? "/run/framed/%s.sock" : "/run/framed/%s.out.sock", node->name);
-  set_default(&link->subject, link->is_source ? "frames.%s" : "results.%s", node->name);
-  set_default(&link->dead, "dead.%s", node->name);
+  set_default(reader->errors, &link->socket, link->is_source ? "/run/framed/%s.sock" : "/run/framed/%s.out.sock", node->name);
+  if (!link->is_mqtt) {
+    set_default(reader->errors, &link->subject, link->is_source ? "frames.%s" : "results.%s", node->name);
+  }
+  if (link->is_source) {
+    set_default(reader->errors, &link->dead, "dead.%s", node->name);
+  }
   check_names(reader, node, link);
-  if (!link->name || !link->socket || !link->subject || !link->dead) {
+  if (!link->name) {
     errors_set_exhausted(reader->errors);
   }
 }
@@ -281,16 +277,13 @@ static void read_mqtt(struct reader *reader, struct settings *settings, const st
   if (tls) {
     rows_read(reader, mqtt_tls_rows, "'tls'", tls, settings);
   }
-  set_default(&settings->mqtt_topic, "%s", "framed");
-  set_default(&settings->mqtt_prefix, "%s", "homeassistant");
+  set_default(reader->errors, &settings->mqtt_topic, "%s", "framed");
+  set_default(reader->errors, &settings->mqtt_prefix, "%s", "homeassistant");
   check_text(reader, node, "topic", settings->mqtt_topic, TOKEN);
   check_text(reader, node, "prefix", settings->mqtt_prefix, TOKEN);
   settings->mqtt_all = !pipelines;
   if (pipelines && pipelines->kind != NODE_INVALID) {
     read_links(reader, settings, pipelines, detections_rows);
-  }
-  if (!settings->mqtt_prefix || !settings->mqtt_topic) {
-    errors_set_exhausted(reader->errors);
   }
 }
 
@@ -342,10 +335,10 @@ bool settings_keep_link(const struct settings *settings, const struct link_setti
     return false;
   }
   if (link->is_mqtt) {
-    return settings_keep_mqtt(settings, next) && rows_are_same(detections_rows, link, other);
+    return settings_keep_mqtt(settings, next) && rows_are_same(rows_of(link), link, other);
   }
   return keeps_nats(settings, next) && rows_are_same_text(link->queue, other->queue) && link->is_queue == other->is_queue &&
-         rows_are_same(link->is_source ? source_rows : sink_rows, link, other);
+         rows_are_same(rows_of(link), link, other);
 }
 
 /* -- the file ---------------------------------------------------------------------------------------------------------- */
@@ -399,20 +392,20 @@ static char *read_file(const char *path, size_t *length) {
   return text;
 }
 
-static struct settings *settings_new(const char *path) {
+static struct settings *settings_new(const char *path, struct config_errors *errors) {
   struct settings *settings = memory_new(1, sizeof *settings);
   if (settings) {
     settings->users = 1;
     settings->memory = 256 * MIB;
     settings->file = memory_copy(path, strlen(path));
     const char *named = getenv("FRAMED_SOCKET"); /* as for framectl */
-    set_default(&settings->status, "%s", named && named[0] ? named : "/run/framed/status.sock");
+    set_default(errors, &settings->status, "%s", named && named[0] ? named : "/run/framed/status.sock");
   }
   return settings && settings->file && settings->status ? settings : settings_free(settings);
 }
 
 struct settings *settings_load(const char *path, struct config_errors *errors) {
-  struct settings *settings = settings_new(path);
+  struct settings *settings = settings_new(path, errors);
   struct reader reader = {.errors = errors};
   size_t length;
   char *text = settings ? read_file(path, &length) : NULL;

@@ -259,16 +259,13 @@ static void send_due(struct link *link, int64_t now) {
 /* Asks for an answer when the broker has given none for a while: of one that hangs, whatever comes says that it goes on. */
 static int64_t watch_silence(struct link *link, int64_t now) {
   struct sink *sink = link->state;
-  char subject[128], reply[128];
   if (!drops(link) || (sink->count == 0 && !link->silent)) {
     return INT64_MAX;
   }
   if (now >= sink->calm) {
     link_hear_broker(link, false);
     sink->calm = now + SILENCE;
-    snprintf(subject, sizeof subject, "$JS.API.STREAM.INFO.%s", link->settings->stream);
-    snprintf(reply, sizeof reply, "%s.there", link->broker.address);
-    natsConnection_PublishRequest(link->broker.connection, subject, reply, "", 0);
+    link_ask(link, "STREAM.INFO", NULL, "", "there");
   }
   return sink->calm;
 }

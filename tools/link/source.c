@@ -315,16 +315,14 @@ static unsigned most_jobs(const struct link *link) {
 
 static void ask(struct link *link, int64_t now) {
   struct source *source = link->state;
-  char subject[256], reply[128], request[64];
+  char request[64];
   if (source->asked > 0 && now - source->asked_at > EXPIRES + EXPIRES / 2) {
     source->asked = 0; /* whoever was asked is gone */
     link->broker.unheard = true;
   }
-  snprintf(subject, sizeof subject, "$JS.API.CONSUMER.MSG.NEXT.%s.%s", link->settings->stream, link->settings->consumer);
-  snprintf(reply, sizeof reply, "%s.frames", link->broker.address);
   snprintf(request, sizeof request, "{\"batch\":1,\"expires\":%lld}", (long long)EXPIRES);
   while (source->count + source->asked < most_jobs(link)) {
-    natsConnection_PublishRequest(link->broker.connection, subject, reply, request, (int)strlen(request));
+    link_ask(link, "CONSUMER.MSG.NEXT", link->settings->consumer, request, "frames");
     source->asked++;
     source->asked_at = now;
   }
