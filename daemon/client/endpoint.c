@@ -111,7 +111,7 @@ bool endpoint_open_sink(const struct config_sink *sink, struct endpoint *endpoin
 
 /* Whether the path names a file in a directory, and not a descriptor by its number, as /dev/fd/3 does: after a hand-over that
  * number may stand for any other file. */
-static bool is_name(const char *path) {
+static bool endpoint_is_name(const char *path) {
   char *resolved = realpath(path, NULL);
   free(resolved);
   return resolved != NULL;
@@ -121,7 +121,8 @@ bool endpoint_has_moved(const char *path, int fd, bool *gone) {
   struct stat named, opened;
   bool is_named = stat(path, &named) == 0;
   *gone = !is_named && errno == ENOENT;
-  return is_named && is_name(path) && fstat(fd, &opened) == 0 && (named.st_mode & S_IFMT) == (opened.st_mode & S_IFMT) &&
+  return is_named && endpoint_is_name(path) && fstat(fd, &opened) == 0 &&
+         (named.st_mode & S_IFMT) == (opened.st_mode & S_IFMT) &&
          (named.st_dev != opened.st_dev || named.st_ino != opened.st_ino);
 }
 

@@ -153,7 +153,7 @@ static void turn_away_foreign(struct handshake *handshake) {
   handshake_turn_away(handshake, NATIVE_E_PROTOCOL, problem);
 }
 
-static void hand_on(struct handshake *handshake) {
+static void handshake_hand_on(struct handshake *handshake) {
   struct handshakes *handshakes = handshake->handshakes;
   struct client client = handshake->client;
   handshake_forget(handshake);
@@ -165,7 +165,7 @@ static void finish_hello(struct handshake *handshake) {
   char problem[PROTOCOL_PROBLEM];
   if (native_read_hello(handshake->bytes, &handshake->client.hello, &code, problem)) {
     handshake->client.native = true;
-    hand_on(handshake);
+    handshake_hand_on(handshake);
   } else {
     handshake_turn_away(handshake, code, problem);
   }
@@ -180,7 +180,7 @@ static bool is_y4m(struct handshake *handshake) {
       native_may_begin(&first, 1)) {
     return false;
   }
-  hand_on(handshake);
+  handshake_hand_on(handshake);
   return true;
 }
 
@@ -210,7 +210,7 @@ static void read_hello(struct handshake *handshake) {
   }
 }
 
-static void on_readable(void *context) {
+static void on_handshake_readable(void *context) {
   struct handshake *handshake = context;
   if (!is_y4m(handshake)) {
     read_hello(handshake);
@@ -235,7 +235,7 @@ static struct handshake *handshake_receive(struct handshakes *handshakes, struct
   int fd = client.fd;
   struct handshake *handshake = handshakes->count < MOST ? image_new(IMAGE_HANDSHAKE, sizeof *handshake) : NULL;
   if (handshake) {
-    handshake->watch = loop_watch_new(handshakes->setup.loop, fd, on_readable, handshake);
+    handshake->watch = loop_watch_new(handshakes->setup.loop, fd, on_handshake_readable, handshake);
     handshake->patience = loop_timer_new(handshakes->setup.loop, on_impatient, handshake);
   }
   if (!handshake || !handshake->watch || !handshake->patience) {

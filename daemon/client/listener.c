@@ -120,7 +120,7 @@ static bool split_address(char *text, char **host, char **port) {
   return true;
 }
 
-static struct addrinfo *resolve(const char *address, struct failure *failure) {
+static struct addrinfo *listener_resolve(const char *address, struct failure *failure) {
   char *text = strdup(address);
   char *host, *port;
   struct addrinfo *result = NULL;
@@ -154,7 +154,7 @@ static bool bind_tcp(struct listener *listener, const struct addrinfo *target, s
 }
 
 struct listener *listener_open_tcp(const char *address, struct failure *failure) {
-  struct addrinfo *target = resolve(address, failure);
+  struct addrinfo *target = listener_resolve(address, failure);
   if (!target) {
     return NULL;
   }

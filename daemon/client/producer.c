@@ -44,7 +44,7 @@ bool producer_share(struct producer *producer, const struct native_welcome *repl
 
 enum { AGAIN_MS = 1000 };
 
-static void work(void *context) {
+static void producer_work(void *context) {
   struct producer *producer = context;
   producer->renewed = session_renew(producer->session, &producer->failure);
 }
@@ -82,7 +82,7 @@ static void try_again(void *context) {
   producer->renewing = true;
   producer->renewed = false;
   producer->owed = producer->setup->frozen;
-  if (!producer->owed && !loop_job(producer->setup->loop, work, on_worked, producer)) {
+  if (!producer->owed && !loop_job(producer->setup->loop, producer_work, on_worked, producer)) {
     failure_set_memory(&producer->failure, "not enough memory");
     on_tried(producer);
   }

@@ -29,7 +29,7 @@ size_t arena_bytes(size_t frame_bytes, unsigned slots) { return arena_stride(fra
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
-static bool create(struct arena *arena, const char *name, struct failure *failure) {
+static bool arena_create(struct arena *arena, const char *name, struct failure *failure) {
   arena->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (arena->fd < 0) {
     return failure_set_system(failure, errno, "raise the limit of open files (LimitNOFILE)", "cannot create memory '%s'", name);
@@ -124,7 +124,7 @@ static bool map(struct arena *arena, const char *name, unsigned slots, const str
   return arena_receive(arena, name, failure);
 }
 
-static bool pin(struct arena *arena, const char *name, struct gpu_device *device, struct failure *failure) {
+static bool arena_pin(struct arena *arena, const char *name, struct gpu_device *device, struct failure *failure) {
   struct gpu_error error = {0};
   if (!device) {
     return true;
@@ -141,8 +141,8 @@ bool arena_make(struct arena *arena, const char *name, size_t frame_bytes, unsig
                 struct failure *failure) {
   *arena = ARENA_NONE;
   arena->bytes = arena_bytes(frame_bytes, slots);
-  bool made =
-      create(arena, name, failure) && map(arena, name, slots, device, true, failure) && pin(arena, name, device, failure);
+  bool made = arena_create(arena, name, failure) && map(arena, name, slots, device, true, failure) &&
+              arena_pin(arena, name, device, failure);
   if (!made) {
     arena_drop(arena);
   }
@@ -160,8 +160,8 @@ static bool is_sealed(const struct arena *arena, const char *name, struct failur
 bool arena_adopt(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, int fd, struct gpu_device *device,
                  struct failure *failure) {
   *arena = (struct arena){.fd = fd, .bytes = arena_bytes(frame_bytes, slots)};
-  bool adopted =
-      is_sealed(arena, name, failure) && map(arena, name, slots, device, false, failure) && pin(arena, name, device, failure);
+  bool adopted = is_sealed(arena, name, failure) && map(arena, name, slots, device, false, failure) &&
+                 arena_pin(arena, name, device, failure);
   if (!adopted) {
     arena_drop(arena);
   }

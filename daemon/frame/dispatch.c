@@ -12,7 +12,7 @@ static bool dispatch_is_late(const struct flow *flow, const struct frame *frame,
   return deadline != 0 && (frame->recorded ? frame->complete : now) > deadline;
 }
 
-static void submit(struct flow *flow, struct slot *slot, int64_t now) {
+static void dispatch_submit(struct flow *flow, struct slot *slot, int64_t now) {
   bool restart = slot->frame.restart || flow->restart_owed;
   struct gpu_frame frame = {
       .sequence = slot->frame.sequence,
@@ -78,7 +78,7 @@ bool dispatch_turn(struct flow *flow, int64_t now) {
     } else if (flow->retry && !is_admitted(flow, slot)) {
       break;
     } else {
-      submit(flow, slot, now);
+      dispatch_submit(flow, slot, now);
     }
     moved = true;
   }

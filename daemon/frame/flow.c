@@ -13,7 +13,9 @@ unsigned flow_depth(enum config_overload overload, unsigned slots, bool has_dead
 }
 
 void flow_ready(struct flow *flow, struct slot *slot, int64_t now) {
+  histogram_record(&flow->account->steps[STEP_RECEIVE], now - slot->frame.first_byte);
   slot_move(&flow->ring, slot, SLOT_READY);
+  flow->active = now;
   if (flow->tap) {
     flow->tap->came(flow->tap, slot, now);
   }
@@ -43,14 +45,11 @@ unsigned flow_quarantine(struct flow *flow, struct frame_name *last) {
   return quarantined;
 }
 
-static void show(struct flow *flow, const struct slot *slot) {
-  for (int side = 0; side < PICTURE_SIDES; side++) {
-    if (atomic_load_explicit(&flow->pictures[side], memory_order_relaxed)) {
-      struct picture *picture = atomic_exchange(&flow->pictures[side], NULL);
-      if (picture) {
-        picture_take(picture, slot->input, slot->output, slot->frame.sequence);
-      }
-    }
+/* Takes the picture that waits on this side, unless the control loop has just taken it down. */
+static void flow_show(struct flow *flow, int side, const struct slot *slot) {
+  struct picture *picture = atomic_exchange(&flow->pictures[side], NULL);
+  if (picture) {
+    picture_take(picture, slot->input, slot->output, slot->frame.sequence);
   }
 }
 
@@ -63,7 +62,11 @@ struct slot *flow_offer(struct flow *flow) {
     slot_move(&flow->ring, slot, SLOT_EMITTING); /* first, so that flow_offer_again() may follow */
     flow->offered_producer = frame->producer;
     flow->offered_sequence = frame->sequence;
-    show(flow, slot);
+    for (int side = 0; side < PICTURE_SIDES; side++) {
+      if (atomic_load_explicit(&flow->pictures[side], memory_order_relaxed)) {
+        flow_show(flow, side, slot);
+      }
+    }
     if (flow->tap) {
       flow->tap->resulted(flow->tap, slot, clock_now());
     }

@@ -126,13 +126,6 @@ static void take_recorded(const struct receive *receive, struct frame *frame) {
   }
 }
 
-/* All of the frame is in the slot. */
-static void receive_ready(struct receive *receive, struct slot *slot, int64_t now) {
-  histogram_record(&receive->flow->account->steps[STEP_RECEIVE], now - slot->frame.first_byte);
-  flow_ready(receive->flow, slot, now);
-  receive->flow->active = now;
-}
-
 static void finish_frame(struct receive *receive, int64_t now) {
   struct slot *slot = receive->filling;
   receive->filling = NULL;
@@ -148,8 +141,10 @@ static void finish_frame(struct receive *receive, int64_t now) {
     return;
   }
   slot->frame.complete = now;
-  take_recorded(receive, &slot->frame);
-  receive_ready(receive, slot, now);
+  if (receive->entries) {
+    take_recorded(receive, &slot->frame);
+  }
+  flow_ready(receive->flow, slot, now);
 }
 
 void receive_whole(struct receive *receive, struct slot *slot, const struct native_frame *stamp, int64_t now) {
@@ -165,7 +160,7 @@ void receive_whole(struct receive *receive, struct slot *slot, const struct nati
   }
   receive->restart = false;
   slot->frame.complete = now;
-  receive_ready(receive, slot, now);
+  flow_ready(receive->flow, slot, now);
 }
 
 /* -- bytes ------------------------------------------------------------------------------------------------------- */

@@ -49,7 +49,7 @@ struct trace_ring *trace_ring_drop(struct trace_ring *ring) {
   return NULL;
 }
 
-static struct trace_record make_record(const struct frame *frame, enum fate fate, int64_t now) {
+static struct trace_record trace_record_of(const struct frame *frame, enum fate fate, int64_t now) {
   return (struct trace_record){
       .sequence = frame->sequence,
       .epoch = frame->epoch,
@@ -75,7 +75,7 @@ static struct trace_record make_record(const struct frame *frame, enum fate fate
 }
 
 void trace_ring_append(struct trace_ring *ring, const struct frame *frame, enum fate fate, int64_t now) {
-  const struct trace_record record = make_record(frame, fate, now);
+  const struct trace_record record = trace_record_of(frame, fate, now);
   uint64_t words[WORDS];
   uint64_t position = atomic_load_explicit(&ring->ended, memory_order_relaxed);
   struct cell *cell = &ring->cells[position % ring->capacity];
@@ -91,7 +91,7 @@ void trace_ring_append(struct trace_ring *ring, const struct frame *frame, enum 
 uint64_t trace_ring_end(const struct trace_ring *ring) { return atomic_load_explicit(&ring->ended, memory_order_acquire); }
 
 /* False: it was being overwritten. */
-static bool copy(const struct trace_ring *ring, uint64_t position, struct trace_record *record) {
+static bool trace_ring_copy(const struct trace_ring *ring, uint64_t position, struct trace_record *record) {
   const struct cell *cell = &ring->cells[position % ring->capacity];
   uint64_t words[WORDS];
   for (int i = 0; i < WORDS; i++) {
@@ -111,7 +111,7 @@ unsigned trace_ring_read(const struct trace_ring *ring, uint64_t *position, stru
     *position = end - ring->capacity;
   }
   for (; *position < end && count < room; (*position)++) {
-    if (copy(ring, *position, &records[count])) {
+    if (trace_ring_copy(ring, *position, &records[count])) {
       count++;
     } else {
       (*overwritten)++;

@@ -40,7 +40,7 @@ static void judge_known(struct session *session, struct slot *slot, const struct
 }
 
 /* A slot that is on its way out is the sink's, or was, or was not yet. */
-static void judge(struct session *session, struct slot *slot, const struct sink *sink) {
+static void judge_slot(struct session *session, struct slot *slot, const struct sink *sink) {
   bool held;
   const struct result *result = sink_left_find(sink, session->flow.seat, slot, &held);
   if (result) {
@@ -57,7 +57,7 @@ static void reconcile(struct session *session, const struct sink *sink) {
   bool in_channel = session->shares && session->is_reply;
   for (unsigned i = 0; i < ring->count; i++) {
     if (ring->slots[i].state == SLOT_EMITTING && !(in_channel && channel_has_told(&session->channel, i))) {
-      judge(session, &ring->slots[i], sink);
+      judge_slot(session, &ring->slots[i], sink);
     }
   }
   slot_ring_order(ring);
@@ -269,7 +269,7 @@ static bool begin_again(struct session *session, struct failure *failure) {
 }
 
 /* A session that shares memory has that memory, and a client at it. */
-static bool is_sound(const struct session *session) {
+static bool session_is_sound(const struct session *session) {
   bool has_source = session_has_source(session);
   return (!session->shares || (has_source && session->control.fd >= 0)) &&
          (!has_source || session->receive.protocol != CONFIG_PROTOCOL_AUTO);
@@ -286,7 +286,7 @@ bool session_adopt(struct session *session, const struct session *address, bool 
     session->control.fd = memory ? fd_table_take(left->control.fd) : -1;
   }
   session->most_lost = state_left()->live ? ACKS_OPEN : 0;
-  if (!left || !adopt_all(session, left, sink_left(left->sink)) || !is_sound(session)) {
+  if (!left || !adopt_all(session, left, sink_left(left->sink)) || !session_is_sound(session)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was left of a session of '%s' makes no sense",
                        session->setup.config->name);
   }

@@ -213,11 +213,6 @@ static void publish(struct session *session, int64_t now) {
   account_publish(&session->account);
 }
 
-/* Whether the sink's lane, and a client with shared memory, will ask for a turn when they have something for us. */
-static bool may_wait(struct session *session) {
-  return (!session->flow.relay || relay_may_wait(session->flow.relay)) && source_may_sleep(&session->source);
-}
-
 /* spin: whether to look again without sleeping, although nothing moved. */
 static bool keep_spinning(struct session *session, int64_t now) {
   struct flow *flow = &session->flow;
@@ -284,7 +279,9 @@ bool session_turn(struct runner *runner) {
   if (session->stopping && finish_stop(session)) {
     return false;
   }
-  return again || ((session->flow.relay || session->shares) && !may_wait(session));
+  /* Before it waits, it asks the sink's lane and a client with shared memory to wake it. */
+  return again || (session->flow.relay && !relay_may_wait(session->flow.relay)) ||
+         (session->shares && !source_may_sleep(&session->source));
 }
 
 /* While the process was stopped (SIGSTOP, a frozen machine) neither device nor producer was looked at: no limit counts

@@ -31,8 +31,8 @@ static void keep_choices(struct session_stages *stages) {
 }
 
 /* On false what was made of it stays to be freed. */
-static bool make(struct session *session, struct session_stages *stages, const struct gpu_buffers *buffers, unsigned spared,
-                 struct failure *failure) {
+static bool stages_make(struct session *session, struct session_stages *stages, const struct gpu_buffers *buffers,
+                        unsigned spared, struct failure *failure) {
   const struct session_setup *setup = &session->setup;
   struct gpu_error error = {0};
   const struct gpu_options options = {
@@ -91,7 +91,7 @@ bool session_make_program(struct session *session, struct failure *failure) {
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
   find_buffers(session, buffers);
   clear_given_up(session);
-  bool made = make(session, stages, buffers, find_spared(session), failure);
+  bool made = stages_make(session, stages, buffers, find_spared(session), failure);
   session->flow.program = stages->program;
   return made;
 }
@@ -118,7 +118,7 @@ bool session_take_labels(struct session *session, const struct gpu_chain *chain)
 }
 
 /* Learns what a warm-up decides, and has the device load what frames need, in memory that no frame is in. */
-static bool learn(struct session *session, struct session_stages *stages, struct failure *failure) {
+static bool stages_learn(struct session *session, struct session_stages *stages, struct failure *failure) {
   const struct flow *flow = &session->flow;
   struct gpu_device *device = session->setup.device;
   struct arena inputs = ARENA_NONE, outputs = ARENA_NONE;
@@ -131,7 +131,7 @@ static bool learn(struct session *session, struct session_stages *stages, struct
     buffers[i] = (struct gpu_buffers){.input = inputs.base + i * arena_stride(flow->input_bytes),
                                       .output = outputs.base + i * arena_stride(flow->output_bytes)};
   }
-  learnt = learnt && make(session, stages, buffers, 0, failure);
+  learnt = learnt && stages_make(session, stages, buffers, 0, failure);
   if (learnt) {
     keep_choices(stages);
   }
@@ -147,11 +147,11 @@ bool session_prepare_stages(struct session *session, const struct session_stages
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
   *next = *stages;
   next->program = NULL;
-  if (next->costs.alone == 0 && !learn(session, next, failure)) {
+  if (next->costs.alone == 0 && !stages_learn(session, next, failure)) {
     return false;
   }
   find_buffers(session, buffers);
-  return !session->inputs.base || make(session, next, buffers, all, failure);
+  return !session->inputs.base || stages_make(session, next, buffers, all, failure);
 }
 
 void session_take_stages(struct session *session) {

@@ -31,7 +31,7 @@ static struct slot *oldest_free(struct channel *channel) {
   return oldest;
 }
 
-static void complete(struct channel *channel, const struct slot *slot, enum fate fate, int64_t now) {
+static void tell_slot(struct channel *channel, const struct slot *slot, enum fate fate, int64_t now) {
   struct native_completion completion = {.slot = slot->index, .fate = (uint32_t)fate};
   completion.result = frame_result(&slot->frame, channel->flow->seat, now);
   memcpy(&channel->control->completions[channel->completed % NATIVE_RING], &completion, sizeof completion);
@@ -47,9 +47,9 @@ static void complete_all(struct channel *channel, int64_t now) {
     struct slot *back = oldest_free(channel);
     const struct slot *done = channel->replies ? slot_oldest(&channel->flow->ring, SLOT_DONE) : NULL;
     if (done && (!back || done->frame.sequence < back->frame.sequence)) {
-      complete(channel, flow_offer(channel->flow), FATE_EMITTED, now);
+      tell_slot(channel, flow_offer(channel->flow), FATE_EMITTED, now);
     } else if (back) {
-      complete(channel, back, back->frame.fate, now);
+      tell_slot(channel, back, back->frame.fate, now);
     }
   } while (has_news(channel));
   channel->unheard = true;
@@ -81,7 +81,7 @@ static void await_answer(struct channel *channel) {
 
 /* -- what it is done with ---------------------------------------------------------------------------------------------- */
 
-static void take_back(struct channel *channel, enum fate fate, int64_t now) {
+static void take_slot_back(struct channel *channel, enum fate fate, int64_t now) {
   unsigned index = channel->told[channel->taken % NATIVE_RING];
   struct slot *slot = &channel->flow->ring.slots[index];
   channel->taken++;
@@ -97,7 +97,7 @@ static void take_back(struct channel *channel, enum fate fate, int64_t now) {
 
 void completions_abandon(struct channel *channel, enum fate fate, int64_t now) {
   while (channel_is_owed(channel)) {
-    take_back(channel, fate, now);
+    take_slot_back(channel, fate, now);
   }
 }
 
@@ -121,7 +121,7 @@ enum completions_progress completions_turn(struct channel *channel, int64_t now)
   }
   mark_set(channel->mark);
   while (channel->taken != taken) {
-    take_back(channel, FATE_EMITTED, now);
+    take_slot_back(channel, FATE_EMITTED, now);
   }
   mark_clear(channel->mark);
   return COMPLETIONS_MOVED;

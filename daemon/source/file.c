@@ -49,7 +49,7 @@ static void set_reading(struct source *source, int64_t now) {
 
 static void file_close(struct source *source) {
   if (source->reading) {
-    return; /* on_read() comes back here */
+    return; /* on_file_read() comes back here */
   }
   source->closing = 1;
   uv_close((uv_handle_t *)&source->pace, source_on_handle_closed);
@@ -79,7 +79,7 @@ static void take_read(struct source *source, ssize_t got) {
   file_end_change(source);
 }
 
-static void on_read(uv_fs_t *request) {
+static void on_file_read(uv_fs_t *request) {
   struct source *source = request->data;
   ssize_t got = request->result;
   uv_fs_req_cleanup(request);
@@ -115,7 +115,7 @@ static void schedule_next(struct source *source, int64_t now) {
   source->due = (on_time ? source->due : now) + period;
 }
 
-static bool file_turn(struct source *source, int64_t now) {
+static bool source_file_turn(struct source *source, int64_t now) {
   if (source->reading || !is_due(source, now)) {
     return false;
   }
@@ -137,7 +137,8 @@ static bool file_turn(struct source *source, int64_t now) {
   if (paced_begin) {
     schedule_next(source, now);
   }
-  int status = uv_fs_read(source->pace.loop, &source->request, source->fd, buffers, (unsigned)count, source->offset, on_read);
+  int status =
+      uv_fs_read(source->pace.loop, &source->request, source->fd, buffers, (unsigned)count, source->offset, on_file_read);
   if (status != 0) {
     source_end(source, DETACH_ERROR, "reading failed: %s", uv_strerror(status));
     return false;
@@ -147,4 +148,4 @@ static bool file_turn(struct source *source, int64_t now) {
   return false;
 }
 
-const struct source_operations source_file_operations = {.open = file_open, .turn = file_turn, .close = file_close};
+const struct source_operations source_file_operations = {.open = file_open, .turn = source_file_turn, .close = file_close};

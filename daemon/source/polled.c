@@ -16,7 +16,7 @@
 /* A producer with a large socket buffer never lets a read end by itself: what came would wait until all free slots are full. */
 enum { READS_A_TURN = 16, BYTES_A_TURN = 512 * 1024 };
 
-static void on_ready(uv_poll_t *poll, int status, int events) {
+static void on_polled_ready(uv_poll_t *poll, int status, int events) {
   struct source *source = poll->data;
   (void)events;
   if (status < 0 || source->readable) {
@@ -31,7 +31,7 @@ static void polled_arm(struct source *source) {
   if (uv_is_active((uv_handle_t *)&source->poll)) {
     return;
   }
-  int status = uv_poll_start(&source->poll, UV_READABLE, on_ready);
+  int status = uv_poll_start(&source->poll, UV_READABLE, on_polled_ready);
   if (status != 0) {
     source_end(source, DETACH_ERROR, "cannot wait for it: %s", uv_strerror(status));
   }

@@ -13,13 +13,13 @@
 #include "daemon/source/private.h"
 
 /* libuv stops at an error, but bytes may wait before the end of which it tells. */
-static void on_ready(uv_poll_t *poll, int status, int events) {
+static void on_shared_ready(uv_poll_t *poll, int status, int events) {
   struct source *source = poll->data;
   (void)events;
   if (source->state != SOURCE_OPEN) {
     uv_poll_stop(poll); /* its end has been heard, and would be told on and on */
   } else if (status < 0) {
-    uv_poll_start(poll, UV_READABLE, on_ready);
+    uv_poll_start(poll, UV_READABLE, on_shared_ready);
   }
   source->readable = true;
   lane_schedule(source->runner);
@@ -32,7 +32,7 @@ static void shared_open(struct source *source, struct lane *lane) {
   if (error != 0) {
     source->poll.data = NULL;
   } else {
-    error = uv_poll_start(&source->poll, UV_READABLE, on_ready);
+    error = uv_poll_start(&source->poll, UV_READABLE, on_shared_ready);
   }
   if (error != 0) {
     source_end(source, DETACH_ERROR, "cannot wait for it: %s", uv_strerror(error));
@@ -92,7 +92,7 @@ static bool is_held_up(const struct source *source) {
 }
 
 static enum doorbell_heard hear_doorbells(struct source *source) {
-  int error = uv_is_active((uv_handle_t *)&source->poll) ? 0 : uv_poll_start(&source->poll, UV_READABLE, on_ready);
+  int error = uv_is_active((uv_handle_t *)&source->poll) ? 0 : uv_poll_start(&source->poll, UV_READABLE, on_shared_ready);
   if (error != 0) {
     source_end(source, DETACH_ERROR, "cannot wait for it: %s", uv_strerror(error));
     return DOORBELL_NOTHING;
