@@ -17,8 +17,9 @@ enum { MQTT_CLIENT_TEXT = 256, MQTT_CLIENT_KEEPALIVE_S = 10 };
 struct mosquitto;
 
 struct mqtt_client {
-  struct mosquitto *library; /* NULL: not connected */
-  int reason;                /* of the broker's answer to CONNECT; -1: it has not answered */
+  struct mosquitto *library;            /* NULL: not connected */
+  int reason;                           /* of the broker's answer to CONNECT; -1: it has not answered */
+  char complaint[MQTT_CLIENT_TEXT / 2]; /* the library's first words on an error of this turn; empty: none */
   char why[MQTT_CLIENT_TEXT];
   /* For each message that comes, from mqtt_client_turn(). */
   void (*take)(void *context, const char *topic, const char *payload, size_t length);
