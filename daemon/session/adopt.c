@@ -30,12 +30,12 @@ void session_keep(const struct session *session) {
 /* -- what the sink says of a slot ----------------------------------------------------------------------------------- */
 
 static void judge_known(struct session *session, struct slot *slot, const struct result *result, bool held) {
-  if (!result->open && slot->owed && !result->moved) { /* when it came back from the device may not stand there yet */
+  if (result->state == RESULT_SETTLED && slot->owed) { /* when it came back from the device may not stand there yet */
     slot->frame.seen = slot->frame.seen != 0 ? slot->frame.seen : clock_now();
     account_close(&session->account, &slot->frame, result->fate, clock_now());
   }
   slot->frame.open = false;
-  slot->owed = held && result->open; /* what stands in the queue of one that was set aside may be older */
+  slot->owed = held && result->state == RESULT_OPEN; /* what stands in the queue of one that was set aside may be older */
   slot->state = held ? SLOT_EMITTING : SLOT_FREE;
 }
 

@@ -13,8 +13,8 @@
 /* -- what was left of a sink ------------------------------------------------------------------------------------------- */
 
 static bool result_is_sound(const struct result *result) {
-  return IMAGE_IS_FLAG(result->open) && IMAGE_IS_FLAG(result->moved) && (unsigned)result->fate < FATE_COUNT &&
-         result->index < GPU_MAX_SLOTS && image_is_time(result->end);
+  return (unsigned)result->state <= RESULT_MOVED && (unsigned)result->fate < FATE_COUNT && result->index < GPU_MAX_SLOTS &&
+         image_is_time(result->end);
 }
 
 /* One that was just being set aside is still in the queue. */
@@ -68,7 +68,7 @@ static void count_written(struct sink *sink, struct result *result, struct slot 
   account_close(result->flow->account, &slot->frame, FATE_EMITTED, clock_now());
   sink->file.position = result->end;
   result->fate = FATE_EMITTED;
-  result->open = false;
+  result->state = RESULT_SETTLED;
 }
 
 static void take_result(struct sink *sink, struct result *result, struct flow *flow, struct slot *slot) {
@@ -76,13 +76,13 @@ static void take_result(struct sink *sink, struct result *result, struct flow *f
   result->flow = flow;
   result->slot = slot;
   result->line_bytes = 0; /* its line is made anew */
-  if (result->open && result->end != 0) {
+  if (result->state == RESULT_OPEN && result->end != 0) {
     count_written(sink, result, slot);
   }
   slot->frame.suspect = false;
   slot->frame.open = false;
-  slot->owed = result->open;
-  flow->at_sink += result->open;
+  slot->owed = result->state == RESULT_OPEN;
+  flow->at_sink += slot->owed;
   if (flow->relay) {
     relay_restore(flow->relay, slot, result->fate);
   }

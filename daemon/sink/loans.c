@@ -48,9 +48,9 @@ void loans_end(struct sink *sink, struct reader *reader, bool taken, int64_t now
   if (taken) {
     READER_COUNT(reader->emitted, 1U);
   }
-  if (taken && result->open) {
+  if (taken && result->state == RESULT_OPEN) {
     result_settle(result, FATE_EMITTED, now);
-  } else if (result->open) {
+  } else if (result->state == RESULT_OPEN) {
     result_mark_again(result);
   }
   if (result == &sink->loans.aside[slot->index] && sink->loans.holders[slot->index] == 0) {

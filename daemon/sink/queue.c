@@ -30,8 +30,7 @@ void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot) {
   result->producer = slot->frame.producer;
   result->index = slot->index;
   result->seat = flow->seat;
-  result->open = true;
-  result->moved = false;
+  result->state = RESULT_OPEN;
   result->fate = FATE_EMITTED;
   result->end = 0;
   result->line_bytes = 0;
@@ -55,13 +54,13 @@ void sink_take_handed_over(struct sink *sink) {
 
 void result_settle(struct result *result, enum fate fate, int64_t now) {
   struct flow *flow = result->flow;
-  assert(result->open);
+  assert(result->state == RESULT_OPEN);
   result->fate = fate;
   if (!flow->relay) {
     account_begin(flow->account, fate);
   }
   atomic_signal_fence(memory_order_seq_cst);
-  result->open = false;
+  result->state = RESULT_SETTLED;
   if (flow->relay) {
     relay_settle(flow->relay, result->slot, fate, now);
     return;
@@ -83,7 +82,7 @@ void pending_settle(struct pending *pending, enum fate fate, int64_t now) {
 void result_release(struct sink *sink, struct result *result, enum fate fate, int64_t now) {
   struct flow *flow = result->flow;
   struct slot *slot = result->slot;
-  if (result->open) {
+  if (result->state == RESULT_OPEN) {
     result_settle(result, fate, now);
   }
   if (result == sink_result(sink, sink->first)) { /* otherwise it was set aside */
@@ -127,7 +126,7 @@ void sink_release(struct sink *sink, int64_t now) {
   while (sink->first < needed) {
     struct result *result = sink_result(sink, sink->first);
     bool is_lent = loans_have(sink, result);
-    if ((result->open || is_lent) && sink->block) {
+    if ((result->state == RESULT_OPEN || is_lent) && sink->block) {
       return; /* the result waits for a reader, or for the file */
     }
     if (is_lent) {
@@ -140,7 +139,7 @@ void sink_release(struct sink *sink, int64_t now) {
 
 void sink_give_up(struct sink *sink, enum fate fate, int64_t now) {
   for (uint64_t at = sink->operations->discard(sink, fate, now); at < sink->tail; at++) {
-    if (sink_result(sink, at)->open) {
+    if (sink_result(sink, at)->state == RESULT_OPEN) {
       result_settle(sink_result(sink, at), fate, now);
     }
   }

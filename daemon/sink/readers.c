@@ -68,7 +68,7 @@ static void finish_result(struct sink *sink, struct reader *reader, int64_t now)
   reader->sent = 0;
   reader->skipped = 0;
   READER_COUNT(reader->emitted, 1U);
-  if (result->open) {
+  if (result->state == RESULT_OPEN) {
     result_settle(result, FATE_EMITTED, now);
   }
 }
@@ -190,7 +190,7 @@ static void link_reader(struct sink *sink, struct reader *reader) {
  * one that ever takes it, and an open result that all readers are past would wait for ever. */
 static uint64_t first_untaken(struct sink *sink) {
   uint64_t at = sink->first;
-  while (at < sink->tail && !sink_result(sink, at)->open) {
+  while (at < sink->tail && sink_result(sink, at)->state != RESULT_OPEN) {
     at++;
   }
   return at;

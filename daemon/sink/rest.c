@@ -107,9 +107,8 @@ static struct pending *take_over(struct sink *sink, struct result *result) {
   sink->spares = pending->next;
   *pending = (struct pending){.flow = result->flow, .seat = result->seat, .frame = result->slot->frame};
   pending->frame.open = true;
-  result->moved = true;
-  atomic_signal_fence(memory_order_seq_cst); /* what it is now is not its end */
-  result->open = false;
+  result->state = RESULT_MOVED;
+  atomic_signal_fence(memory_order_seq_cst); /* a frame that nobody owes any more would be settled */
   result->slot->owed = false;
   return pending;
 }
@@ -125,7 +124,7 @@ bool readers_reclaim(struct sink *sink, int64_t now) {
     if (reader->sent == 0) {
       reader_miss(reader, reader->at++);
     } else {
-      pending = result->open ? take_over(sink, result) : pending;
+      pending = result->state == RESULT_OPEN ? take_over(sink, result) : pending;
       keep_rest(sink, reader, result, pending);
     }
     mark_clear(&reader->mark);

@@ -19,15 +19,20 @@
 #include "daemon/wire/native.h"
 #include "daemon/wire/segment.h"
 
+enum result_state {
+  RESULT_SETTLED, /* its frame has its fate */
+  RESULT_OPEN,    /* its frame has none yet, and is in its slot */
+  RESULT_MOVED    /* its frame has none yet, and is in a struct pending: see rest.c */
+};
+
 struct result {
   struct sink *sink;
   struct flow *flow;
   struct slot *slot; /* where its frame is; NULL once it is released */
   uint64_t sequence; /* which frame in which slot of which session it was, also when it is released */
   unsigned producer, index, seat;
-  bool open;                                 /* its frame has no fate yet, and is in its slot */
-  bool moved;                                /* its frame lives on without its slot: see rest.c */
-  enum fate fate;                            /* once it has one */
+  enum result_state state;
+  enum fate fate;                            /* once it is settled */
   int64_t end;                               /* where it ends in the file, once it is there; 0: it is not */
   unsigned char native[NATIVE_RESULT_BYTES]; /* what stands before it for a native reader */
   size_t line_bytes;                         /* of its line of JSON; 0: it is not made */

@@ -147,7 +147,7 @@ static void offer(char letter) {
   for (enum slot_state state = SLOT_FILLING; state <= SLOT_EMITTING; state++) {
     slot_move(&flow.ring, slot, state);
   }
-  *sink_result(sink, sink->tail) = (struct result){.sink = sink, .flow = &flow, .slot = slot, .open = true};
+  *sink_result(sink, sink->tail) = (struct result){.sink = sink, .flow = &flow, .slot = slot, .state = RESULT_OPEN};
   slot->frame.open = false;
   flow.at_sink++;
   sink->tail++;
