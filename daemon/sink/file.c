@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "daemon/measure/clock.h"
-#include "daemon/sink/refusal.h"
 #include "daemon/sink/results.h"
 
 static void write_more(struct sink *sink);

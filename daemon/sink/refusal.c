@@ -1,9 +1,12 @@
-#include "daemon/sink/refusal.h"
-
+/*
+ * What becomes of a result when the system refuses to write it: its segment ends, or it waits for room on the disk, or it is
+ * lost, and the control loop hears why. file.c writes, and asks here.
+ */
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/measure/clock.h"
+#include "daemon/sink/results.h"
 #include "daemon/sink/retention.h"
 
 #define ROOM_PATIENCE (3 * NS_PER_S) /* with a worker that removes old segments */

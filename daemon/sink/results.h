@@ -314,6 +314,24 @@ static inline bool sink_may_post(struct sink_notice *notice) { return !atomic_ex
 /* Leaves the lane and posts SINK_STOPPED; the last thing that a sink does there. */
 void sink_stopped(struct sink *sink);
 
+/* -- refusal.c: when the system refuses to write a result to the file; errors are those of libuv ------------------------ */
+
+/* A segment that is as large as a file may be ends like a full one, and its next result goes into the next segment. False: the
+ * result does not fit into an empty segment either, or no segment could begin. */
+bool refusal_ends_segment(struct sink *sink, int error);
+/* A result waits for some seconds while old segments make room on a full disk: it is tried again with each tick. */
+bool refusal_waits_for_room(struct sink *sink, int error);
+/* A result was lost; */
+void refusal_begins(struct sink *sink, int error);
+/* one was written. */
+void refusal_ends(struct sink *sink);
+/* A torn result could not be cut off: the next whole result is written over it, or the end of the sink tries again. What is no
+ * regular file (EINVAL) has no end to cut. */
+void refusal_leaves_torn(struct sink *sink, int error);
+/* Tells the control loop whether the file can be written, once for each change. While one notice is on its way, the next waits
+ * for the tick. */
+void refusal_tell(struct sink *sink);
+
 /* -- adopt.c: how the next process goes on with them ------------------------------------------------------------------- */
 
 /* The sink that lay at this address in the process before; NULL: there is none, or it makes no sense. A reader may be any. */
