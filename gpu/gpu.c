@@ -28,9 +28,7 @@ const char *gpu_device_name(const struct gpu_device *device) { return device->na
 
 const char *gpu_device_address(const struct gpu_device *device) { return device->address; }
 
-int gpu_node(const struct gpu_device *device, unsigned slot) {
-  return device->backend->node ? device->backend->node(device, slot) : device->node;
-}
+int gpu_node(const struct gpu_device *device) { return device->node; }
 
 unsigned gpu_kernels_at_once(const struct gpu_device *device) { return device->workers > 0 ? device->workers : 1; }
 
@@ -107,7 +105,7 @@ struct gpu_program *gpu_program_new(struct gpu_device *device, const struct gpu_
   if (program) {
     atomic_fetch_add_explicit(&device->allocated, program->device_bytes, memory_order_relaxed);
   }
-  bool begun = program && (device->backend->warm_up || begin_stages(program, error));
+  bool begun = program && begin_stages(program, error);
   return begun ? program : gpu_program_free(program);
 }
 

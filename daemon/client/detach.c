@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "daemon/base/formats.h"
+#include "daemon/device/formats.h"
 #include "daemon/base/log.h"
 
 enum { DEPARTURE_TEXT = 320 };

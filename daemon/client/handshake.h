@@ -15,7 +15,7 @@
 #include "daemon/client/refusals.h"
 #include "daemon/wire/native.h"
 #include "daemon/wire/native_wire.h"
-#include "gpu/gpu.h"
+#include "daemon/device/device.h"
 
 struct handshakes;
 

@@ -21,9 +21,11 @@ struct retry { /* all zero: nobody is suspected */
   unsigned count;
 };
 
-/* [no lane runs] Frames of a session on devices that are lost with their process will run again; if one has `failed` they are
- * suspected, `alone` if there was no other. Gives how many these are. */
-unsigned retry_suspect(struct slot_ring *ring, bool failed, bool alone);
+/* [no lane runs] The frame was on a device that is lost, and will run again; if that has `failed` it is suspected, `alone` if
+ * no other was there. */
+void retry_suspect(struct frame *frame, bool failed, bool alone);
+/* [no lane runs] Nobody is suspected so far: before sessions join once more. */
+void retry_restart(struct retry *retry);
 /* A session on that lane takes part, with its suspected frames. Before any lane starts; false if there is no memory. */
 bool retry_join(struct retry *retry, struct lane *lane, const struct slot_ring *ring);
 /* After the lanes. */

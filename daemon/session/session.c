@@ -225,7 +225,7 @@ static bool keep_spinning(struct session *session, int64_t now) {
     source_poke(&session->source);
     return true;
   }
-  return !completion_arm(flow);
+  return false; /* its worker wakes it */
 }
 
 /* Rounds, until nothing moves, or nothing has moved and others on the lane wait, or the loop is to look at what else there is

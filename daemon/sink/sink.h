@@ -13,7 +13,7 @@
 #include "daemon/base/failure.h"
 #include "daemon/base/lane.h"
 #include "daemon/wire/json.h"
-#include "gpu/gpu.h"
+#include "daemon/device/device.h"
 
 struct sink;
 struct native_control;

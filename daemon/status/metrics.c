@@ -16,7 +16,7 @@
 #include "daemon/status/links.h"
 #include "daemon/status/metrics_format.h"
 #include "daemon/status/status.h"
-#include "gpu/nvml.h"
+#include "gpu/record/figures.h"
 
 /* Buckets for Prometheus are the octaves of the fine histogram, so that they cost no accuracy: 4 us to 2 s. */
 enum { FIRST_OCTAVE = 5, COARSE_BUCKETS = 20 };

@@ -6,7 +6,7 @@
 
 #include "tests/unit/cuda/fake_cuda.h"
 #define gpu_pci_node fake_pci_node
-#include "gpu/cuda/begin.c"
+#include "gpu/cuda/environment.c"
 #include "gpu/cuda/clock.c"
 #include "gpu/cuda/cuda.c"
 #include "gpu/cuda/graph.c"

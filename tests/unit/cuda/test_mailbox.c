@@ -107,37 +107,6 @@ START_TEST(one_kernel_takes_many_frames) {
 }
 END_TEST
 
-/* Of devices that are joined each has a kernel of its own, which hears the doorbells of its own slots. */
-START_TEST(each_of_two_devices_has_a_kernel_that_stays) {
-  enum { SLOTS = 4 };
-  struct gpu_device *second = cuda_open(1, &(const struct gpu_calibration){0}, &problem);
-  struct gpu_device *joint = gpu_join((struct gpu_device *[]){device, second}, 2, &problem);
-  struct gpu_times times;
-  launches = deaf = 0;
-  options.resident = true;
-  options.linger_ns = 1000;
-  make_chain(&sample, 0);
-  program = gpu_program_new(joint, chain, buffers, SLOTS, &options, &problem);
-  ck_assert_msg(program && gpu_program_warm_up(program, &problem), "%s", problem.text);
-  fake_set_polling(false);
-  unsigned before = launches;
-  for (unsigned slot = 0; slot < SLOTS; slot++) {
-    inputs[slot][1] = (unsigned char)(10 * slot);
-    ck_assert(submit(slot, slot, false));
-  }
-  ck_assert_uint_eq(launches - before, 2);
-  fake_run_all();
-  for (unsigned slot = 0; slot < SLOTS; slot++) {
-    ck_assert_int_eq(gpu_told(program, slot), GPU_DONE);
-    ck_assert_uint_eq(outputs[slot][1], 10 * slot + 1);
-    ck_assert(!gpu_times(program, slot, &times));
-  }
-  program = gpu_program_free(program);
-  joint = gpu_close(joint);
-  second = gpu_close(second);
-}
-END_TEST
-
 /* What a kernel leaves without having heard, the next one hears: asking sends it. */
 START_TEST(a_kernel_that_leaves_loses_no_frame) {
   make_resident(1);
@@ -297,7 +266,6 @@ Suite *mailbox_suite(void) {
   tcase_add_checked_fixture(group, set_up, tear_down);
   tcase_set_timeout(group, 120);
   tcase_add_test(group, one_kernel_takes_many_frames);
-  tcase_add_test(group, each_of_two_devices_has_a_kernel_that_stays);
   tcase_add_test(group, a_kernel_that_leaves_loses_no_frame);
   tcase_add_loop_test(group, an_armed_frame_wakes_when_it_is_done, 0, 2);
   tcase_add_loop_test(group, every_frame_is_done_in_its_slot, 0, 6);
