@@ -414,7 +414,7 @@ lint: ## checks form, warnings of clang, clang-tidy, headers alone in C and C++,
 	@echo "lint: nothing to complain about"
 .PHONY: lint-stamps lint-structure
 lint-structure: $(bin)/framed $(bin)/framectl $(bin)/framebench
-	@$(PYTHON) tests/structure.py $(out)/obj
+	@$(PYTHON) tests/structure.py $(out)/obj $(bin)/framed
 lint-stamps: $(lint_stamps)
 
 build/lint/%.format: % .clang-format
