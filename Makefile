@@ -413,7 +413,7 @@ lint: ## checks form, warnings of clang, clang-tidy, headers alone in C and C++,
 	@+$(MAKE) --no-print-directory lint-stamps lint-structure
 	@echo "lint: nothing to complain about"
 .PHONY: lint-stamps lint-structure
-lint-structure: $(bin)/framed $(bin)/framectl $(bin)/framebench
+lint-structure: $(bin)/framed $(bin)/framed-worker $(bin)/framectl $(bin)/framebench
 	@$(PYTHON) tests/structure.py $(out)/obj $(bin)/framed
 lint-stamps: $(lint_stamps)
 

@@ -1,9 +1,11 @@
 /*
  * A retry: after a device has failed, the frames that may have done it run again one at a time, so that the one that makes a
- * device fail is found out. Until all have passed, nothing else runs on any device: the driver ends all devices of a process
- * with one of them, so that a frame beside the suspected one would be lost to it, or be taken for it.
+ * device fail is found. Until all have passed, the sessions on that device run nothing else: a frame beside the suspected one
+ * would be lost with the worker, or be taken for it. Sessions on other devices go on.
  *
- * It is shared by all sessions. Their lanes are made known before they start, and outlive every session, which may be gone by
+ * Where another image of the program went on after a fault, all sessions take part, on all devices.
+ *
+ * All sessions share one retry. Their lanes are made known before they start, and outlive every session, which may be gone by
  * the end of a retry; from then on lanes only change its counters.
  */
 #ifndef FRAMED_FRAME_RETRY_H

@@ -1,7 +1,12 @@
 /*
- * What becomes of the daemon when a GPU fails. The device is lost to this image of the process, and only to this one: another
- * image goes on with everything. Where that cannot be, or happens too often, the process just ends: nothing may wait for a dead
- * device, and freeing what is on it might wait. phases.c is told what is decided here, and enters the phase.
+ * What the daemon does when a worker ends or its device fails.
+ *
+ * The worker is killed if it still runs. The frames that were there are taken back while lanes stand still, and a set-up thread
+ * starts another worker with the same memory and programs, which waits until the old process is gone (device_replace()).
+ * Nothing else waits for a device.
+ *
+ * Where no worker can take its place, another image of the program goes on with everything. A device that fails too often is
+ * left out, by such a hand-over too, or else the process ends. phases.c is told what is decided here, and enters the phase.
  */
 #include <stdarg.h>
 #include <stdio.h>

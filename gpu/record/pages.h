@@ -2,10 +2,12 @@
  * The memory through which a lane and a worker pass frames: no message is sent for a frame, and no system call is made for one
  * unless the other side sleeps.
  *
- *   bell page      one a lane, made by the daemon. Workers set the bit of a program that has results, and ring an eventfd if
- * the lane sleeps. line page      one for each lane and worker. The lane sets the bit of a program that has new frames, and
- * wakes the worker's thread, if it sleeps, by a futex. program page   one a program. Frames go in by a ring with room for all
- * slots; what became of a slot's frame stands in the slot's place, and its `word` is then the ticket that the frame came with.
+ *   - bell page: one a lane, made by the daemon. Workers set the bit of a program that has results, and ring an eventfd if the
+ *     lane sleeps.
+ *   - line page: one for each lane and worker. The lane sets the bit of a program that has new frames, and wakes the worker's
+ *     thread, if it sleeps, by a futex.
+ *   - program page: one a program. Frames go in by a ring with room for all slots; what became of a slot's frame stands in the
+ *     slot's place, and its `word` is then the ticket that the frame came with.
  *
  * Each field has one writer. Whoever reads what the other side wrote checks it first. None of these pages is registered with a
  * device, so that a kernel that writes where it must not cannot reach them.

@@ -1,3 +1,9 @@
+/*
+ * A worker's beginning, its control socket, and its end.
+ *
+ * The modules of this room use each other in a circle: a call (calls.c) makes what frames and counts need (lines.c, counts.c),
+ * and each of them may find that the device is lost, which ends the process here (serve_end()).
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
