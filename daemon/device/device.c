@@ -14,12 +14,6 @@ static struct {
   struct gpu_lacks lacks;
 } seen[GPU_BACKEND_CPU + 1];
 
-bool device_no_memory(struct gpu_error *error) {
-  *error = (struct gpu_error){.code = ENOMEM, .of_system = true, .stage = -1};
-  snprintf(error->text, sizeof error->text, "not enough memory");
-  return false;
-}
-
 /* -- opening -------------------------------------------------------------------------------------------------------- */
 
 struct process *device_hold(struct device *device) {
@@ -29,8 +23,7 @@ struct process *device_hold(struct device *device) {
   return process;
 }
 
-/* Every lane that has programs there takes a turn. */
-static void wake_lanes(struct device *device) {
+void device_wake_lanes(struct device *device) {
   pthread_mutex_lock(&device->lock);
   for (const struct device_part *part = device->parts; part; part = part->next) {
     const struct device_caller *caller = &part->program->caller;
@@ -44,7 +37,7 @@ static void wake_lanes(struct device *device) {
 static void on_lost(void *context) {
   struct device *device = context;
   atomic_store(&device->lost, true);
-  wake_lanes(device);
+  device_wake_lanes(device);
 }
 
 static bool is_text(const char *text, size_t size) { return memchr(text, '\0', size) != NULL; }
@@ -64,7 +57,7 @@ static void keep_lacks(enum gpu_backend_choice choice, const struct gpu_lacks *l
   pthread_mutex_unlock(&seen_lock);
 }
 
-static bool open_it(struct device *device, struct process *process, struct gpu_error *error) {
+bool device_take(struct device *device, struct process *process, struct gpu_error *error) {
   struct worker_message answer;
   struct pack request = {.bytes = NULL};
   const struct device_setup *setup = &device->setup;
@@ -94,6 +87,13 @@ static bool open_it(struct device *device, struct process *process, struct gpu_e
   return opened;
 }
 
+void device_watch(struct device *device) {
+  process_on_lost(device->process, on_lost, device);
+  if (process_is_lost(device->process, NULL)) {
+    atomic_store(&device->lost, true);
+  }
+}
+
 struct device *device_open(const struct device_setup *setup, struct gpu_error *error) {
   struct device *device = calloc(1, sizeof *device);
   if (!device) {
@@ -105,68 +105,18 @@ struct device *device_open(const struct device_setup *setup, struct gpu_error *e
   device->setup = *setup;
   device->known = setup->known ? *setup->known : device->known;
   device->process = judge_take(error);
-  if (!device->process || !open_it(device, device->process, error)) {
+  if (!device->process || !device_take(device, device->process, error)) {
     return device_close(device);
   }
-  process_on_lost(device->process, on_lost, device);
+  device_watch(device);
   return device;
 }
 
-/* -- another worker in the place of one that is lost ---------------------------------------------------------------- */
-
-static void drop_line(struct line_page **line) {
+void device_drop_line(struct line_page **line) {
   if (*line) {
     munmap(*line, sizeof **line);
   }
   *line = NULL;
-}
-
-static bool take_up(struct device *device, struct process *process, struct gpu_error *error) {
-  bool taken = open_it(device, process, error);
-  for (struct device_arena *arena = device->arenas; arena && taken; arena = arena->next) {
-    taken = arena_send(device, process, arena, error);
-  }
-  for (unsigned i = 0; i <= DEVICE_MOST_LANES; i++) { /* each is opened again with its first program */
-    if (device->lines[i]) {
-      drop_line(&device->retired[i]);
-      device->retired[i] = device->lines[i];
-      device->lines[i] = NULL;
-    }
-  }
-  for (struct device_part *part = device->parts; part && taken; part = part->next) {
-    taken = part_make(part, error);
-  }
-  return taken;
-}
-
-/* `making` keeps the lists as they are; lanes use none of it before the device is no longer lost. */
-bool device_replace(struct device *device, struct gpu_error *error) {
-  pthread_mutex_lock(&device->making);
-  struct process *old = device->process;
-  process_await_end(old);
-  device->setup.known = &device->known; /* what was measured still holds */
-  device->known = device->is.calibration;
-  device->setup.hurries = true;
-  struct process *process = process_start(error);
-  if (process) {
-    pthread_mutex_lock(&device->lock);
-    device->process = process;
-    pthread_mutex_unlock(&device->lock);
-    process_release(old);
-  }
-  bool taken = process && take_up(device, process, error);
-  if (taken) {
-    device_calm(device);
-    atomic_store(&device->lost, false);
-    atomic_fetch_add(&device->generation, 1);
-    process_on_lost(process, on_lost, device);
-    if (process_is_lost(process, NULL)) {
-      atomic_store(&device->lost, true);
-    }
-  }
-  pthread_mutex_unlock(&device->making);
-  wake_lanes(device);
-  return taken;
 }
 
 unsigned device_generation(const struct device *device) {
@@ -188,8 +138,8 @@ struct device *device_close(struct device *device) {
     free(arena);
   }
   for (unsigned i = 0; i <= DEVICE_MOST_LANES; i++) {
-    drop_line(&device->lines[i]);
-    drop_line(&device->retired[i]);
+    device_drop_line(&device->lines[i]);
+    device_drop_line(&device->retired[i]);
   }
   if (device->silent) {
     munmap(device->silent, sizeof *device->silent);

@@ -30,9 +30,9 @@ struct device {
   pthread_mutex_t making;       /* of who makes or gives back something on the worker */
   pthread_mutex_t lock;         /* of the lists and of `process`; never held while a worker is asked */
   struct device_arena *arenas;
-  struct line_page *lines[DEVICE_MOST_LANES + 1]; /* of the lanes that have programs there; the last: of no lane */
+  struct line_page *lines[DEVICE_MOST_LANES + 1];   /* of the lanes that have programs there; the last: of no lane */
   struct line_page *retired[DEVICE_MOST_LANES + 1]; /* of the worker before, likewise */
-  struct bell_page *silent;                       /* of programs that nobody is told of */
+  struct bell_page *silent;                         /* of programs that nobody is told of */
   unsigned silent_bits;
   struct device_part *parts;
   unsigned member_count;
@@ -72,14 +72,22 @@ struct process *judge_take(struct gpu_error *error);
 /* The chain's number on that worker, where it is prepared if it was not; 0 on error. */
 uint64_t chain_on(struct device_chain *chain, struct process *process, struct gpu_error *error);
 
+bool device_no_memory(struct gpu_error *error);
 /* A request that begins with the files that the worker is to open in place of others of their names, and their descriptors. */
 void files_pack(struct pack *request, const struct kept_file *files, unsigned count, int *descriptors);
 /* Reads the files that an answer names. False: there is no memory, or it makes no sense. */
 bool files_take(struct worker_message *answer, struct kept_file *files, unsigned *count);
 
-bool device_no_memory(struct gpu_error *error);
 /* The worker that the device has now, held. */
 struct process *device_hold(struct device *device);
+/* Has that worker open the device. */
+bool device_take(struct device *device, struct process *process, struct gpu_error *error);
+/* From now on its loss is the device's. */
+void device_watch(struct device *device);
+/* Every lane that has programs there takes a turn. */
+void device_wake_lanes(struct device *device);
+/* Unmaps the page, if there is one. */
+void device_drop_line(struct line_page **line);
 /* Registers memory, or makes a part of a program, on the worker that the device has now. Both are taken up again on another. */
 bool arena_send(struct device *device, struct process *process, struct device_arena *arena, struct gpu_error *error);
 bool part_make(struct device_part *part, struct gpu_error *error);

@@ -167,3 +167,5 @@ void sink_stopped(struct sink *sink) {
   sink->stopped_notice.event = (struct sink_event){.kind = SINK_STOPPED};
   sink_post(sink, &sink->stopped_notice);
 }
+
+int64_t sink_asked(const struct sink *sink) { return atomic_load_explicit(&sink->runner.asked, memory_order_relaxed); }

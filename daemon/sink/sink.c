@@ -100,8 +100,6 @@ struct sink *sink_free(struct sink *sink) {
   return image_free(sink);
 }
 
-int64_t sink_asked(const struct sink *sink) { return atomic_load_explicit(&sink->runner.asked, memory_order_relaxed); }
-
 /* -- messages ---------------------------------------------------------------------------------------------------------- */
 
 static void sink_join_lane(struct sink *sink) {

@@ -38,18 +38,6 @@ static int take(struct worker_message *request, unsigned index) {
   return descriptor;
 }
 
-void *serve_map(int descriptor, size_t bytes) {
-  struct stat status;
-  void *base = MAP_FAILED;
-  if (fstat(descriptor, &status) == 0 && status.st_size >= (off_t)bytes) {
-    base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  }
-  if (descriptor >= 0) {
-    close(descriptor);
-  }
-  return base == MAP_FAILED ? NULL : base;
-}
-
 /* -- the device ----------------------------------------------------------------------------------------------------- */
 
 /* What a thread gets besides, it was asked for when the daemon was started: a refusal is no matter of one frame. */

@@ -261,7 +261,8 @@ static bool line_sleep(struct line *line) {
   atomic_thread_fence(memory_order_seq_cst);
   pthread_mutex_unlock(&line->lock);
   if (!pages_any(line->page->bits)) {
-    called = syscall(SYS_futex, &line->page->calls, FUTEX_WAIT, calls, busy ? &limit : NULL, NULL, 0) == 0 || errno != ETIMEDOUT;
+    called =
+        syscall(SYS_futex, &line->page->calls, FUTEX_WAIT, calls, busy ? &limit : NULL, NULL, 0) == 0 || errno != ETIMEDOUT;
   }
   atomic_store(&line->page->sleeping, 0);
   pthread_mutex_lock(&line->lock);

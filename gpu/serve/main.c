@@ -1,9 +1,4 @@
-/*
- * A worker's beginning, its control socket, and its end.
- *
- * The modules of this room use each other in a circle: a call (calls.c) makes what frames and counts need (lines.c, counts.c),
- * and each of them may find that the device is lost, which ends the process here (serve_end()).
- */
+/* A worker's beginning, and its control socket, at which it hears the daemon's calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -21,22 +16,6 @@ struct job {
   enum worker_call call;
   int socket;
 };
-
-static pthread_mutex_t ending = PTHREAD_MUTEX_INITIALIZER;
-
-void serve_end(const struct gpu_error *error) {
-  struct worker_last_words words = {.version = WORKER_VERSION, .error = *error};
-  pthread_mutex_lock(&ending); /* never unlocked: what comes first is said */
-  (void)send(WORKER_CONTROL, &words, sizeof words, MSG_NOSIGNAL);
-  _exit(EXIT_FAILURE);
-}
-
-void serve_end_if_lost(const struct gpu_device *device) {
-  struct gpu_error error;
-  if (gpu_device_is_dead(device, &error)) {
-    serve_end(&error);
-  }
-}
 
 /* -- one call, on a thread of its own ------------------------------------------------------------------------------- */
 

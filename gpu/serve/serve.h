@@ -1,11 +1,12 @@
 /*
  * The room serve/: what makes a process a worker. It has one device, and runs the programs that the daemon asks for on it.
  *
- *   main.c     the control socket: a thread for each call; the end
+ *   main.c     the control socket: a thread for each call
  *   calls.c    what a call does: chains, models, memory, programs
  *   objects.c  what was made for the daemon, by numbers
  *   lines.c    frames: a thread for each of the daemon's lanes
  *   counts.c   what the daemon may read at any time
+ *   end.c      the end, and shared memory
  *
  * A worker trusts the daemon, and the daemon trusts no worker. It never waits for the daemon: when the control socket closes,
  * it ends at once.
@@ -16,10 +17,13 @@
 #include "gpu/record/messages.h"
 #include "gpu/record/pages.h"
 
+/* -- end.c ----------------------------------------------------------------------------------------------------------- */
+
 /* Says why on the control socket and ends the process. Any thread. */
 _Noreturn void serve_end(const struct gpu_error *error);
 /* The same, if the device is dead. */
 void serve_end_if_lost(const struct gpu_device *device);
+void *serve_map(int descriptor, size_t bytes); /* closes it; NULL: it is too short, or cannot be mapped */
 
 /* -- calls.c -------------------------------------------------------------------------------------------------------- */
 
@@ -50,7 +54,6 @@ struct served *lines_add(const struct worker_program *setup, struct gpu_device *
                          const struct gpu_buffers *buffers, int page, struct gpu_error *error);
 const struct gpu_program *lines_program(const struct served *served);
 void lines_remove(struct served *served);
-void *serve_map(int descriptor, size_t bytes); /* closes it; NULL: it is too short, or cannot be mapped */
 
 /* -- counts.c ------------------------------------------------------------------------------------------------------- */
 

@@ -12,6 +12,25 @@
 enum { ASK_MS = 5000, MOST_WAITING = 4096, COPIES = 3, SCARCE_S = 15 };
 #define DUPLICATES_NS (INT64_C(120) * 1000000000)
 
+const char *broker_without_place(const char *text) {
+  const char *place = text[0] == '(' ? strstr(text, "): ") : NULL;
+  return place ? place + 3 : text;
+}
+
+const char *broker_reason(natsStatus status) {
+  const char *detail = nats_GetLastError(NULL);
+  if (status == NATS_NO_SERVER) { /* the library says no more of an address where nobody listens */
+    return "no server listens there";
+  }
+  if (status == NATS_NO_RESPONDERS) {
+    return "JetStream does not run there: add a section jetstream to the server's configuration";
+  }
+  if (status == NATS_TIMEOUT) {
+    return "it does not answer";
+  }
+  return detail && *detail ? broker_without_place(detail) : natsStatus_GetText(status);
+}
+
 static bool say(char why[BROKER_TEXT], const char *what, const char *name, natsStatus status) {
   snprintf(why, BROKER_TEXT, "%s %s: %s", what, name, broker_reason(status));
   return false;

@@ -10,26 +10,6 @@
 
 enum { CONNECT_MS = 2000, PING_MS = 2000, PINGS_OUT = 2, BUFFER = 256 * 1024, FAREWELL_MS = 500 };
 
-/* The library's words begin with the place in its source, which helps nobody. */
-static const char *without_place(const char *text) {
-  const char *place = text[0] == '(' ? strstr(text, "): ") : NULL;
-  return place ? place + 3 : text;
-}
-
-const char *broker_reason(natsStatus status) {
-  const char *detail = nats_GetLastError(NULL);
-  if (status == NATS_NO_SERVER) { /* the library says no more of an address where nobody listens */
-    return "no server listens there";
-  }
-  if (status == NATS_NO_RESPONDERS) {
-    return "JetStream does not run there: add a section jetstream to the server's configuration";
-  }
-  if (status == NATS_TIMEOUT) {
-    return "it does not answer";
-  }
-  return detail && *detail ? without_place(detail) : natsStatus_GetText(status);
-}
-
 bool broker_open(struct broker *broker, const struct settings *settings) {
   *broker = (struct broker){.settings = settings, .event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   return broker->event >= 0 && natsInbox_Create(&broker->address) == NATS_OK;
@@ -272,7 +252,7 @@ bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS])
   if (broker->connection && (!broker_is_there(broker) || natsConnection_IsClosed(broker->connection))) {
     const char *detail = NULL;
     bool ended = natsConnection_GetLastError(broker->connection, &detail) != NATS_NOT_PERMITTED && detail && *detail;
-    snprintf(broker->why, sizeof broker->why, "%s", ended ? without_place(detail) : "the server closed the connection");
+    snprintf(broker->why, sizeof broker->why, "%s", ended ? broker_without_place(detail) : "the server closed the connection");
     return false;
   }
   return true;

@@ -54,6 +54,8 @@ struct broker {
 
 /* Why a call of the library failed, until this thread's next call. */
 const char *broker_reason(natsStatus status);
+/* The library's words begin with the place in its source, which helps nobody. */
+const char *broker_without_place(const char *text);
 
 bool broker_open(struct broker *broker, const struct settings *settings);
 void broker_close(struct broker *broker);

@@ -23,12 +23,6 @@ enum { POLLS = BROKER_POLLS + 2 };
 const char *const counter_names[COUNTERS] = {"stored",     "duplicates", "retries", "lost",    "missed",   "acked",
                                              "given_back", "ended",      "dead",    "results", "published"};
 
-int64_t link_clock(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 * MS + now.tv_nsec;
-}
-
 void link_say(const struct link *link, const char *format, ...) {
   char text[BROKER_TEXT + 256];
   va_list arguments;

@@ -12,6 +12,7 @@
 
 #include "tools/client/framed.h"
 #include "tools/link/broker.h"
+#include "tools/link/clock.h"
 
 #define MS INT64_C(1000000)
 
@@ -107,8 +108,6 @@ static inline void link_count(struct link *link, enum counter counter, uint64_t 
 
 /* Puts what is wrong with the link into the log. */
 __attribute__((format(printf, 2, 3))) void link_say(const struct link *link, const char *format, ...);
-
-int64_t link_clock(void); /* CLOCK_MONOTONIC ns */
 
 /* The same, and into what the daemon is told: the link has its broker, but does not work as it should; until it mends, or
  * connects again. */
