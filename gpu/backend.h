@@ -39,6 +39,7 @@ struct gpu_backend {
   /* Says PENDING if the device is dead and the backend does not know it; gpu.c turns that into DEAD. */
   enum gpu_progress (*ask)(struct gpu_program *program, unsigned slot, struct gpu_error *error);
   bool (*arm)(struct gpu_program *program, unsigned slot, struct gpu_error *error);
+  enum gpu_progress (*attend)(struct gpu_program *program, struct gpu_error *error); /* NULL: no program is rung there */
   bool (*times)(struct gpu_program *program, unsigned slot, struct gpu_times *times);
   const char *(*refusal)(struct gpu_program *program, unsigned slot); /* NULL: no stage can refuse a frame there */
   bool (*late)(struct gpu_program *program, unsigned slot);           /* NULL: no frame is left out there */
@@ -65,6 +66,7 @@ struct gpu_program {
   unsigned slot_count;
   struct gpu_options options;
   bool graph, copies_by_kernel; /* what the warm-up decided */
+  bool is_rung;                 /* frames come by options.mailbox */
   unsigned timed_one_in;        /* the same; 0: no frame is */
   bool silent;                  /* during the warm-up: being told of a frame wakes nobody */
   struct gpu_measured measured;

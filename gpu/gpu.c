@@ -121,6 +121,8 @@ void gpu_program_costs(const struct gpu_program *program, struct gpu_costs *cost
 
 unsigned gpu_program_timed_one_in(const struct gpu_program *program) { return program->timed_one_in; }
 
+bool gpu_program_is_rung(const struct gpu_program *program) { return program->is_rung; }
+
 struct gpu_program *gpu_program_free(struct gpu_program *program) {
   if (program) {
     const struct gpu_program last = *program; /* the backend may free it, or keep it for what still runs on a dead device */
@@ -162,6 +164,10 @@ bool gpu_late(struct gpu_program *program, unsigned slot) {
 
 bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error) {
   return !gpu_device_is_dead(program->device, error) && program->device->backend->arm(program, slot, error);
+}
+
+enum gpu_progress gpu_attend(struct gpu_program *program, struct gpu_error *error) {
+  return gpu_device_is_dead(program->device, error) ? GPU_DEAD : program->device->backend->attend(program, error);
 }
 
 bool gpu_times(struct gpu_program *program, unsigned slot, struct gpu_times *times) {

@@ -93,8 +93,8 @@ const char *gpu_backend_name(const struct gpu_device *device); /* "cuda" or "cpu
 const char *gpu_device_name(const struct gpu_device *device);  /* "NVIDIA H200", or the processor's name */
 /* Of PCI, as "0000:18:00.0"; "" for the CPU backend. */
 const char *gpu_device_address(const struct gpu_device *device);
-/* The NUMA node whose memory is nearest to the device, or GPU_NO_NODE where the kernel names none and for the CPU backend, whose
- * workers run anywhere. */
+/* The NUMA node whose memory is nearest to the device, or GPU_NO_NODE where the kernel names none and for the CPU backend,
+ * whose workers run anywhere. */
 int gpu_node(const struct gpu_device *device);
 /* For how many slots the device runs stages at once: 1 for a GPU, whose kernels take all of it, else the number of workers. */
 unsigned gpu_kernels_at_once(const struct gpu_device *device);
@@ -203,6 +203,8 @@ struct gpu_costs {
   int64_t kernels;                /* from one frame's kernels to those of the next, on all slots' streams side by side */
 };
 
+struct mailbox_words; /* gpu/record/mailbox.h */
+
 /* What is zero or NULL is the default. */
 struct gpu_options {
   gpu_wake *wake;
@@ -214,12 +216,13 @@ struct gpu_options {
                     * through it, and nothing is measured that is decided by AUTO only */
   enum gpu_order_choice order; /* of copies; the CPU backend makes none */
   enum gpu_copy_choice copy;
-  enum gpu_priority priority; /* of its frames before those of other programs of the device */
-  bool resident;              /* on CUDA, frames without `notify` are computed by a kernel that stays on the device */
-  int64_t linger_ns;          /* for so long after the last one */
-  unsigned share;             /* percent of a GPU's multiprocessors that its kernels keep to; 0: all */
-  const char *owner;          /* whose programs have that share together */
-  bool weigh;                 /* whether the warm-up measures what frames cost, unless a slot is spared */
+  enum gpu_priority priority;    /* of its frames before those of other programs of the device */
+  bool resident;                 /* on CUDA, frames without `notify` are computed by a kernel that stays on the device */
+  int64_t linger_ns;             /* for so long after the last one */
+  struct mailbox_words *mailbox; /* in which another process rings for such frames; NULL: none does */
+  unsigned share;                /* percent of a GPU's multiprocessors that its kernels keep to; 0: all */
+  const char *owner;             /* whose programs have that share together */
+  bool weigh;                    /* whether the warm-up measures what frames cost, unless a slot is spared */
 };
 
 /* Makes streams, buffers and events for `count` slots. The chain must outlive the program. NULL on error. */
@@ -234,6 +237,8 @@ bool gpu_program_graph(const struct gpu_program *program);
 /* After the warm-up: whether kernels make the copies. Any thread. */
 bool gpu_program_copies_by_kernel(const struct gpu_program *program);
 unsigned gpu_program_timed_one_in(const struct gpu_program *program);
+/* After the warm-up: whether frames may be given by ringing in options->mailbox instead of by gpu_submit(). Any thread. */
+bool gpu_program_is_rung(const struct gpu_program *program);
 
 /* Of a program that asked for a share. */
 struct gpu_share {
@@ -286,6 +291,10 @@ enum gpu_progress gpu_ask(struct gpu_program *program, unsigned slot, struct gpu
 /* [lane] Makes sure that wake() is called once the slot's frame is done, although it was submitted without `notify`. Ask once
  * more after arming: a frame that was done before may or may not wake. False: the device is dead. */
 bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error);
+
+/* [lane] Of a program that is rung: launches its kernel again where a frame would wait for that. PENDING: a frame is not done
+ * or was rung since the call before, or the kernel is there. DEAD: so is the device. */
+enum gpu_progress gpu_attend(struct gpu_program *program, struct gpu_error *error);
 
 /* When the frame passed each step, in ns of CLOCK_MONOTONIC as the device's anchor gives it, and for how long the steps served
  * it: a copy's service time excludes the wait for the copy before it on the same engine, and what the device takes to get from

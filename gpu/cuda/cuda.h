@@ -268,6 +268,7 @@ bool cuda_mailbox_takes(const struct cuda_program *program, const struct gpu_fra
 bool cuda_mailbox_submit(struct cuda_slot *slot, const struct gpu_frame *frame, struct gpu_error *error);
 bool cuda_mailbox_attend(struct cuda_slot *slot, struct gpu_error *error);
 bool cuda_mailbox_arm(struct cuda_slot *slot, struct gpu_error *error);
+enum gpu_progress cuda_attend(struct gpu_program *program, struct gpu_error *error);
 
 /* -- cuda_warm_up.c ----------------------------------------------------------------------------------------------- */
 
