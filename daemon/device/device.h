@@ -144,6 +144,8 @@ bool device_submit(struct device_program *program, unsigned slot, const struct g
 bool device_serves(const struct device_program *program);
 /* [lane] What became of the slot's frame. `error` (may be NULL) says why the device is lost. */
 enum gpu_progress device_ask(struct device_program *program, unsigned slot, struct gpu_error *error);
+/* [lane] Before it sleeps: the lane is woken once that frame is done. True: it is done by now. */
+bool device_await(struct device_program *program, unsigned slot);
 /* [lane] Once it is DONE and before the next submit: why a stage could not compute it, or NULL; whether it was late, and left
  * out; its times, unless it has none. */
 const char *device_refusal(struct device_program *program, unsigned slot);

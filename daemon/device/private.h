@@ -6,6 +6,7 @@
 
 #include "daemon/device/device.h"
 #include "daemon/device/process.h"
+#include "gpu/record/mailbox.h"
 
 enum { DEVICE_MOST_LANES = 256, DEVICE_NO_LANE = DEVICE_MOST_LANES };
 
@@ -47,6 +48,10 @@ struct device_part {
   uint64_t id;
   struct program_page *page, *retired; /* retired: of the worker before, at which somebody may still look */
   struct line_page *line;
+  struct mailbox_words *mailbox, *retired_mailbox; /* NULL: no kernel stays there */
+  bool is_rung;                                    /* the lane gives frames by the mailbox */
+  uint32_t rung;                                   /* a bit for each slot whose frame it gave so */
+  unsigned looks;                                  /* at answers that were not there */
 };
 
 struct device_program {
@@ -60,6 +65,7 @@ struct device_program {
   unsigned count, part_count;
   struct worker_ready ready;
   uint64_t tickets[GPU_MAX_SLOTS];
+  uint32_t numbers[GPU_MAX_SLOTS]; /* of frames that were rung, as the doorbell has it */
   char refusal[STAGE_TEXT];
   struct device_part parts[GPU_MAX_SLOTS];
 };

@@ -93,31 +93,58 @@ static void fill_setup(struct device_program *program, const struct gpu_options 
   strncpy(setup->owner, options->owner ? options->owner : "", sizeof setup->owner - 1);
 }
 
+static void unmap(void *memory, size_t bytes) {
+  if (memory) {
+    munmap(memory, bytes);
+  }
+}
+
+/* Those of the worker before stay for now. Gives how many descriptors there are to close; 0: there is no memory. */
+static unsigned make_pages(struct device_part *part, bool resident, int descriptors[2]) {
+  void *page = NULL, *mailbox = NULL;
+  descriptors[0] = process_memory("framed-program", sizeof *part->page, &page);
+  descriptors[1] = page && resident ? process_memory("framed-mailbox", sizeof *part->mailbox, &mailbox) : -1;
+  if (page) {
+    part->rung = 0; /* what another worker had is not done, whatever the words of this one say */
+    unmap(part->retired, sizeof *part->retired);
+    part->retired = part->page;
+    part->page = page;
+  }
+  if (mailbox) {
+    unmap(part->retired_mailbox, sizeof *part->mailbox);
+    part->retired_mailbox = part->mailbox;
+    part->mailbox = mailbox;
+  }
+  if (page && resident && !mailbox) {
+    close(descriptors[0]);
+    return 0;
+  }
+  return !page ? 0 : resident ? 2 : 1;
+}
+
 static bool call_program(struct device_part *part, const struct worker_program *setup, struct worker_ready *ready,
                          struct gpu_error *error) {
   struct worker_message answer;
   struct pack request = {.bytes = NULL};
-  void *page;
-  int memory = process_memory("framed-program", sizeof *part->page, &page);
-  if (memory < 0) {
+  int descriptors[2];
+  unsigned count = make_pages(part, setup->resident != 0, descriptors);
+  if (count == 0) {
     return device_no_memory(error);
   }
-  if (part->retired) {
-    munmap(part->retired, sizeof *part->retired);
-  }
-  part->retired = part->page;
-  part->page = page;
   pack_bytes(&request, setup, sizeof *setup);
-  bool made = process_call(part->device->process, WORKER_PROGRAM, &request, &memory, 1, &answer, error);
+  bool made = process_call(part->device->process, WORKER_PROGRAM, &request, descriptors, count, &answer, error);
   if (made) {
     part->id = (uint64_t)unpack_number(&answer.unpack);
     unpack_bytes(&answer.unpack, ready, sizeof *ready);
     ready->share.why[sizeof ready->share.why - 1] = '\0';
+    part->is_rung = ready->is_rung != 0 && part->mailbox;
     made = !answer.unpack.failed || device_no_memory(error);
   }
   worker_message_free(&answer);
   free(request.bytes);
-  close(memory);
+  while (count > 0) {
+    close(descriptors[--count]);
+  }
   return made;
 }
 
@@ -247,12 +274,10 @@ static void drop_part(struct device_part *part) {
     process_let_go(part->device->process, part->id);
   }
   pthread_mutex_unlock(&part->device->making);
-  struct program_page *const pages[] = {part->page, part->retired};
-  for (unsigned i = 0; i < 2; i++) {
-    if (pages[i]) {
-      munmap(pages[i], sizeof *pages[i]);
-    }
-  }
+  unmap(part->page, sizeof *part->page);
+  unmap(part->retired, sizeof *part->retired);
+  unmap(part->mailbox, sizeof *part->mailbox);
+  unmap(part->retired_mailbox, sizeof *part->mailbox);
 }
 
 struct device_program *device_program_free(struct device_program *program) {

@@ -32,7 +32,7 @@ enum worker_call {
   WORKER_USERS,   /* id of a chain, number */
   WORKER_ARENA,   /* bytes; its memory. Answer: its id */
   WORKER_LINE,    /* number; line page, bell page, eventfd */
-  WORKER_PROGRAM, /* struct worker_program; page. Answer: its id, struct worker_ready */
+  WORKER_PROGRAM, /* struct worker_program; page, and where `resident` a mailbox. Answer: its id, struct worker_ready */
   WORKER_CALM,    /* nothing: see `hurries` of struct worker_open */
   WORKER_LET_GO,  /* id of whatever has one */
   WORKER_CALLS
@@ -94,7 +94,8 @@ struct worker_program {
 };
 
 struct worker_ready {
-  uint32_t graph, copies_by_kernel, timed_one_in, reserved;
+  uint32_t graph, copies_by_kernel, timed_one_in;
+  uint32_t is_rung; /* the lane gives frames by the mailbox, and the worker launches the kernel again and wakes the lane */
   struct gpu_measured measured;
   struct gpu_costs costs;
   struct gpu_share share;

@@ -10,7 +10,8 @@
  *     slot's place, and its `word` is then the ticket that the frame came with.
  *
  * Each field has one writer. Whoever reads what the other side wrote checks it first. None of these pages is registered with a
- * device, so that a kernel that writes where it must not cannot reach them.
+ * device, so that a kernel that writes where it must not cannot reach them. The mailbox of a kernel that stays (mailbox.h) is
+ * the exception: there a lane gives frames to the kernel and sees that they are done, without the worker.
  */
 #ifndef FRAMED_GPU_RECORD_PAGES_H
 #define FRAMED_GPU_RECORD_PAGES_H
@@ -54,7 +55,9 @@ struct program_result {
 
 struct program_page {
   _Alignas(PAGES_LINE) _Atomic uint32_t tail; /* frames that went in; the lane's */
-  struct program_frame ring[GPU_MAX_SLOTS];
+  /* The lane sleeps until the mailbox answers this number, in the upper half, for the slot in the lower one. The lane's. */
+  _Alignas(PAGES_LINE) _Atomic uint64_t awaited;
+  _Alignas(PAGES_LINE) struct program_frame ring[GPU_MAX_SLOTS];
   struct program_result results[GPU_MAX_SLOTS]; /* the worker's */
 };
 

@@ -336,7 +336,8 @@ static bool make_program(struct worker_message *request, struct pack *answer, st
       !find_buffers(&setup, served->chain, buffers)) {
     return refuse(error, "program");
   }
-  struct served *program = lines_add(&setup, device, served->chain, buffers, take(request, 0), error);
+  const int descriptors[] = {take(request, 0), take(request, 1)};
+  struct served *program = lines_add(&setup, device, served->chain, buffers, descriptors, error);
   if (!program || !add(OBJECT_PROGRAM, program, answer, error)) {
     return false;
   }
@@ -344,7 +345,8 @@ static bool make_program(struct worker_message *request, struct pack *answer, st
   struct gpu_usage usage;
   struct worker_ready ready = {.graph = gpu_program_graph(made),
                                .copies_by_kernel = gpu_program_copies_by_kernel(made),
-                               .timed_one_in = gpu_program_timed_one_in(made)};
+                               .timed_one_in = gpu_program_timed_one_in(made),
+                               .is_rung = gpu_program_is_rung(made)};
   gpu_program_measured(made, &ready.measured);
   gpu_program_costs(made, &ready.costs);
   gpu_program_share(made, &ready.share);

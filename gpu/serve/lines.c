@@ -12,62 +12,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "gpu/backend.h"
-#include "gpu/serve/serve.h"
+#include "gpu/serve/private.h"
 
-enum { SLEEP_MS = 100, MOST_LINES = 256, ENOUGH_PROCESSORS = 4 };
+enum { MOST_LINES = 256, ENOUGH_PROCESSORS = 4 };
 #define SPIN_NS INT64_C(50000)
-
-enum served_state { IDLE, RUNNING, TELLING };
-
-struct line {
-  unsigned number;
-  struct line_page *page;
-  struct bell_page *bell;
-  int eventfd;
-  pthread_mutex_t lock; /* held but while the thread sleeps */
-  atomic_uint waiting;  /* for the lock */
-  unsigned spinners;    /* programs whose lane spins */
-  unsigned most;        /* above the highest place that was ever used */
-  struct served *programs[PAGES_PROGRAMS];
-};
-
-struct served {
-  struct line *line;
-  unsigned bit, count;
-  bool is_awaited; /* its lane spins, and so does the thread where processors are many */
-  bool spins;      /* the device is asked, */
-  int64_t linger;  /* for so long after the last frame was done; then it is told */
-  int64_t active;
-  bool armed;   /* it will be told of the oldest */
-  bool directs; /* whoever is told says so to the lane */
-  struct gpu_device *device;
-  struct gpu_program *program;
-  struct program_page *page;
-  uint32_t taken; /* frames that came in */
-  _Atomic enum served_state states[GPU_MAX_SLOTS];
-  uint64_t tickets[GPU_MAX_SLOTS];
-  unsigned order[GPU_MAX_SLOTS]; /* the slots that run, the oldest first */
-  unsigned running;
-  char owner[64];
-};
+#define LOOK_NS INT64_C(100000000)
 
 static pthread_mutex_t all = PTHREAD_MUTEX_INITIALIZER;
 static struct line *lines[MOST_LINES];
 static unsigned line_count;
 
 /* -- what is done --------------------------------------------------------------------------------------------------- */
-
-static void ring(struct line *line) {
-  if (atomic_load(&line->bell->sleeping)) {
-    const uint64_t one = 1;
-    (void)!write(line->eventfd, &one, sizeof one); /* it cannot fail but by being rung already */
-  }
-}
 
 /* Says what became of a slot's frame, unless another thread does. */
 static void tell(struct served *served, unsigned slot) {
@@ -85,9 +46,7 @@ static void tell(struct served *served, unsigned slot) {
   result->has_times = gpu_times(served->program, slot, &result->times);
   atomic_store(&served->states[slot], IDLE);
   atomic_store_explicit(&result->word, ticket, memory_order_release);
-  pages_set(served->line->bell->bits, served->bit);
-  atomic_thread_fence(memory_order_seq_cst);
-  ring(served->line);
+  line_tell(served);
 }
 
 static void futex_wake(struct line *line) {
@@ -202,6 +161,7 @@ static bool serve_bits(struct line *line) {
       if (served) {
         take_frames(served);
         look(served, false);
+        served->due = 0;
         any = true;
       }
     }
@@ -251,18 +211,18 @@ static bool line_is_busy(const struct line *line) {
   return busy;
 }
 
-/* For ever where no frame runs. False: nobody called for so long. */
-static bool line_sleep(struct line *line) {
-  const struct timespec limit = {.tv_nsec = SLEEP_MS * 1000000L};
-  const bool busy = line_is_busy(line);
+/* For ever where no frame runs, but no longer than that many ns. False: nobody called for so long. */
+static bool line_sleep(struct line *line, int64_t most_ns) {
+  const int64_t longest = line_is_busy(line) && most_ns > LOOK_NS ? LOOK_NS : most_ns;
+  const struct timespec limit = {.tv_nsec = longest <= LOOK_NS ? longest : 0};
   bool called = true;
   uint32_t calls = atomic_load(&line->page->calls);
   atomic_store(&line->page->sleeping, 1);
   atomic_thread_fence(memory_order_seq_cst);
   pthread_mutex_unlock(&line->lock);
   if (!pages_any(line->page->bits)) {
-    called =
-        syscall(SYS_futex, &line->page->calls, FUTEX_WAIT, calls, busy ? &limit : NULL, NULL, 0) == 0 || errno != ETIMEDOUT;
+    called = syscall(SYS_futex, &line->page->calls, FUTEX_WAIT, calls, longest <= LOOK_NS ? &limit : NULL, NULL, 0) == 0 ||
+             errno != ETIMEDOUT;
   }
   atomic_store(&line->page->sleeping, 0);
   pthread_mutex_lock(&line->lock);
@@ -282,11 +242,13 @@ static void rest(const struct line *line) {
 
 static void *serve(void *context) {
   struct line *line = context;
-  int64_t active = 0;
+  int64_t active = 0, asked = 0;
+  prctl(PR_SET_TIMERSLACK, 1000UL); /* naps are short */
   pthread_mutex_lock(&line->lock);
   for (;;) {
     bool any = serve_bits(line);
     bool spins = ask_all(line, false);
+    int64_t nap = rung_attend(line);
     int64_t now = any || spins || active ? gpu_now() : 0;
     active = any ? now : active;
     if (spins || (active && now - active < SPIN_NS && line->spinners > 0)) {
@@ -296,8 +258,9 @@ static void *serve(void *context) {
       continue;
     }
     active = 0;
-    if (!line_sleep(line)) {
+    if (!line_sleep(line, nap) && gpu_now() - asked >= LOOK_NS) {
       ask_all(line, true);
+      asked = gpu_now();
     }
   }
   return NULL;
@@ -350,6 +313,7 @@ static bool make(struct served *served, const struct worker_program *setup, cons
                                       .priority = (enum gpu_priority)setup->priority,
                                       .resident = setup->resident != 0,
                                       .linger_ns = setup->linger_ns,
+                                      .mailbox = served->mailbox,
                                       .share = setup->share,
                                       .owner = served->owner,
                                       .weigh = setup->weigh != 0};
@@ -363,32 +327,54 @@ static void take_line(struct line *line) {
   atomic_fetch_sub(&line->waiting, 1);
 }
 
+static struct served *drop(struct served *served) {
+  gpu_program_free(served->program);
+  munmap(served->page, sizeof *served->page);
+  if (served->mailbox) {
+    munmap(served->mailbox, sizeof *served->mailbox);
+  }
+  free(served);
+  return NULL;
+}
+
+/* A lane that gives frames itself is no reason to spin. */
+static void join(struct served *served) {
+  struct line *line = served->line;
+  served->is_awaited = served->is_awaited && !served->is_rung;
+  take_line(line);
+  line->programs[served->bit] = served;
+  line->spinners += served->is_awaited;
+  line->rung += served->is_rung;
+  line->most = line->most > served->bit ? line->most : served->bit + 1;
+  pthread_mutex_unlock(&line->lock);
+  if (served->is_rung) { /* the kernel is there still, and is looked after */
+    wake(served);
+  }
+}
+
 struct served *lines_add(const struct worker_program *setup, struct gpu_device *device, const struct gpu_chain *chain,
-                         const struct gpu_buffers *buffers, int page, struct gpu_error *error) {
+                         const struct gpu_buffers *buffers, const int descriptors[2], struct gpu_error *error) {
   struct served *served = calloc(1, sizeof *served);
   struct line *line = find_line(setup->line);
-  void *memory = serve_map(page, sizeof *served->page);
-  if (!served || !line || !memory) {
+  void *page = serve_map(descriptors[0], sizeof *served->page);
+  void *mailbox = serve_map(descriptors[1], sizeof *served->mailbox);
+  if (!served || !line || !page || (setup->resident && !mailbox)) {
     free(served);
     gpu_error_set(error, errno, NULL, "the worker cannot serve one more program");
     return NULL;
   }
-  *served = (struct served){.line = line, .bit = setup->bit, .count = setup->count, .device = device, .page = memory};
+  *served = (struct served){
+      .line = line, .bit = setup->bit, .count = setup->count, .device = device, .page = page, .mailbox = mailbox};
   served->directs = strcmp(gpu_backend_name(device), "cpu") == 0;
   served->spins = !served->directs && !setup->notify;
   served->linger = setup->linger_ns;
   served->is_awaited = !setup->notify && sysconf(_SC_NPROCESSORS_ONLN) >= ENOUGH_PROCESSORS;
   snprintf(served->owner, sizeof served->owner, "%s", setup->owner);
   if (!make(served, setup, chain, buffers, error)) {
-    gpu_program_free(served->program);
-    free(served);
-    return NULL;
+    return drop(served);
   }
-  take_line(line);
-  line->programs[served->bit] = served;
-  line->spinners += served->is_awaited;
-  line->most = line->most > served->bit ? line->most : served->bit + 1;
-  pthread_mutex_unlock(&line->lock);
+  served->is_rung = gpu_program_is_rung(served->program);
+  join(served);
   return served;
 }
 
@@ -400,7 +386,7 @@ void lines_remove(struct served *served) {
   take_line(line);
   line->programs[served->bit] = NULL;
   line->spinners -= served->is_awaited;
+  line->rung -= served->is_rung;
   pthread_mutex_unlock(&line->lock);
-  gpu_program_free(served->program);
-  free(served);
+  drop(served);
 }

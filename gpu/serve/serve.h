@@ -5,6 +5,7 @@
  *   calls.c    what a call does: chains, models, memory, programs
  *   objects.c  what was made for the daemon, by numbers
  *   lines.c    frames: a thread for each of the daemon's lanes
+ *   rung.c     frames that a lane gives to a kernel that stays
  *   counts.c   what the daemon may read at any time
  *   end.c      the end, and shared memory
  *
@@ -49,9 +50,9 @@ struct served; /* a program */
 
 /* The memory and the eventfd are taken. False: with an error. */
 bool lines_open(unsigned number, const int descriptors[3], struct gpu_error *error);
-/* `page` is taken. NULL with an error. */
+/* The descriptors of the page and of the mailbox (-1: there is none) are taken. NULL with an error. */
 struct served *lines_add(const struct worker_program *setup, struct gpu_device *device, const struct gpu_chain *chain,
-                         const struct gpu_buffers *buffers, int page, struct gpu_error *error);
+                         const struct gpu_buffers *buffers, const int descriptors[2], struct gpu_error *error);
 const struct gpu_program *lines_program(const struct served *served);
 void lines_remove(struct served *served);
 
