@@ -41,13 +41,14 @@ struct lane {
   _Atomic int64_t work; /* ns; it alone writes */
   /* parking */
   atomic_bool park_wanted;
-  atomic_uint quiet;        /* iterations since nothing was under way */
-  atomic_bool awaits_file;  /* only that keeps it from standing still, */
-  atomic_bool leaves_files; /* and shall not */
-  uv_sem_t stands, goes_on; /* the lane posts one and waits for the other */
-  bool stood;               /* the other thread's: `stands` was waited for */
-  atomic_bool at_device;    /* within a call to one; */
-  atomic_bool held_there;   /* it shall go on no further than that */
+  atomic_uint parks;         /* times that it was to stand still, */
+  atomic_uint stands_for;    /* and the last of them for which it did */
+  unsigned quiet, quiet_for; /* the lane's: iterations since nothing was under way, and of which time */
+  atomic_bool awaits_file;   /* only that keeps it from standing still, */
+  atomic_bool leaves_files;  /* and shall not */
+  uv_sem_t goes_on;          /* what the lane waits for there */
+  atomic_bool at_device;     /* within a call to one; */
+  atomic_bool held_there;    /* it shall go on no further than that */
 };
 
 struct stop_message {
@@ -107,16 +108,18 @@ static bool awaits_file(const struct lane *lane) {
 
 /* The first iteration in which nothing is under way still closes handles behind this. */
 static void stand_still(struct lane *lane) {
+  const unsigned park = atomic_load(&lane->parks);
   bool awaits = awaits_file(lane);
   atomic_store(&lane->awaits_file, awaits);
-  unsigned quiet = awaits && !atomic_load(&lane->leaves_files) ? 0 : atomic_load(&lane->quiet) + 1;
-  atomic_store(&lane->quiet, quiet);
-  if (quiet > 1) {
-    uv_sem_post(&lane->stands);
-    while (atomic_load(&lane->park_wanted)) {
+  bool is_quiet = !awaits || atomic_load(&lane->leaves_files);
+  lane->quiet = !is_quiet ? 0 : lane->quiet_for != park ? 1 : lane->quiet + 1;
+  lane->quiet_for = park;
+  if (lane->quiet > 1) {
+    atomic_store(&lane->stands_for, park);
+    while (atomic_load(&lane->park_wanted) && atomic_load(&lane->parks) == park) { /* else it stands still once more */
       uv_sem_wait(&lane->goes_on);
     }
-  } else if (quiet > 0) {
+  } else if (lane->quiet > 0) {
     uv_idle_start(&lane->idle, on_idle);
   }
 }
@@ -183,7 +186,7 @@ static bool set_up_loop(struct lane *lane) {
   for (unsigned rank = 0; rank < PRIORITIES; rank++) {
     lane->queues[rank].last = &lane->queues[rank].first;
   }
-  if (uv_sem_init(&lane->stands, 0) != 0 || uv_sem_init(&lane->goes_on, 0) != 0 || loop_init(&lane->loop) != 0) {
+  if (uv_sem_init(&lane->goes_on, 0) != 0 || loop_init(&lane->loop) != 0) {
     return false;
   }
   if (mailbox_open(&lane->mailbox, &lane->loop) != 0) {
@@ -277,7 +280,6 @@ struct lane *lane_free(struct lane *lane) {
   assert(status == 0);
   (void)status;
   bell_free(&lane->bell);
-  uv_sem_destroy(&lane->stands);
   uv_sem_destroy(&lane->goes_on);
   free(lane);
   return NULL;
@@ -313,13 +315,10 @@ void lane_count_work(struct lane *lane, int64_t ns) {
 /* -- parking --------------------------------------------------------------------------------------------------- */
 
 void lane_park(struct lane *lane) {
-  atomic_store(&lane->quiet, 0); /* the lane may still be at the end of standing still before */
-  lane->stood = false;
   atomic_store(&lane->held_there, false);
   atomic_store(&lane->awaits_file, false);
   atomic_store(&lane->leaves_files, false);
-  while (uv_sem_trywait(&lane->stands) == 0) {
-  }
+  atomic_fetch_add(&lane->parks, 1); /* the lane may not have gone on since it stood still last */
   atomic_store(&lane->park_wanted, true);
   lane_wake_all(lane);
 }
@@ -358,8 +357,10 @@ static bool leave_files(struct lane *lane, const struct lane_patience *patience)
   return patience->leaves_files;
 }
 
+static bool stands(const struct lane *lane) { return atomic_load(&lane->stands_for) == atomic_load(&lane->parks); }
+
 bool lane_is_parked(struct lane *lane, const struct lane_patience *patience) {
-  while (!lane->stood && uv_sem_trywait(&lane->stands) != 0) {
+  while (!stands(lane)) {
     int64_t now = clock_now();
     if (now > patience->device && hold_at_device(lane)) {
       return true;
@@ -369,11 +370,10 @@ bool lane_is_parked(struct lane *lane, const struct lane_patience *patience) {
     }
     lane_nap();
   }
-  lane->stood = true;
   return true;
 }
 
-bool lane_run_messages(struct lane *lane) { return lane->stood && mailbox_run(&lane->mailbox); }
+bool lane_run_messages(struct lane *lane) { return stands(lane) && mailbox_run(&lane->mailbox); }
 
 void lane_unpark(struct lane *lane) {
   atomic_store(&lane->park_wanted, false);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "daemon/measure/clock.h"
 #include "tests/unit/runner.h"
 
 enum { MOST_TURNS = 64 };
@@ -103,6 +104,21 @@ START_TEST(the_lowest_has_its_turns) {
 }
 END_TEST
 
+/* Also before it has gone on from the time before. */
+START_TEST(stands_still_as_often_as_it_is_asked) {
+  struct failure failure;
+  struct lane *lane = lane_new(0, &failure);
+  const struct lane_patience patience = {.device = INT64_MAX, .file = INT64_MAX, .limit = clock_now() + 50 * NS_PER_S};
+  ck_assert_ptr_nonnull(lane);
+  for (unsigned i = 0; i < 2000; i++) {
+    lane_park(lane);
+    ck_assert_msg(lane_is_parked(lane, &patience), "it did not stand still at attempt %u", i);
+    lane_unpark(lane);
+  }
+  lane_free(lane);
+}
+END_TEST
+
 Suite *lane_suite(void);
 Suite *lane_suite(void) {
   Suite *suite = suite_create("lane");
@@ -111,6 +127,7 @@ Suite *lane_suite(void) {
   tcase_add_test(all, equals_take_turns);
   tcase_add_test(all, the_highest_come_first_and_one_of_the_others_in_between);
   tcase_add_test(all, the_lowest_has_its_turns);
+  tcase_add_test(all, stands_still_as_often_as_it_is_asked);
   suite_add_tcase(suite, all);
   return suite;
 }
