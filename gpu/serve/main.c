@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,8 @@ struct job {
   int socket;
 };
 
+static atomic_uint answered; /* calls: what one has written, every later one sees, since the daemon has its answer by then */
+
 /* -- one call, on a thread of its own ------------------------------------------------------------------------------- */
 
 static void *do_job(void *context) {
@@ -25,7 +28,9 @@ static void *do_job(void *context) {
   struct serve_answer answer = {.count = 0};
   free(context);
   if (worker_receive(job.socket, &request)) {
+    (void)atomic_load(&answered);
     serve_call(job.call, &request, &answer);
+    atomic_fetch_add(&answered, 1);
     (void)worker_send(job.socket, &answer.pack, answer.descriptors, answer.count); /* who asked may have ended */
   }
   worker_message_free(&request);
