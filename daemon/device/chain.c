@@ -102,7 +102,7 @@ static void forget_lost(struct device_chain *chain) {
       chain->places[left++] = *place;
       continue;
     }
-    if (place->counts < WORKER_MODELS && process_counts(place->process)) {
+    if (place->counts < WORKER_MODELS) {
       const struct model_counts *counts = &process_counts(place->process)->models[place->counts];
       add(chain->served, counts->served, WORKER_INSTANCES);
       add(chain->batches, counts->batches, WORKER_BATCHES);
@@ -203,7 +203,7 @@ unsigned device_chain_users(const struct device_chain *chain) {
   pthread_mutex_lock(&own->lock);
   for (unsigned i = 0; i < chain->place_count; i++) {
     const struct chain_place *place = &chain->places[i];
-    users += place->counts < WORKER_MODELS && process_counts(place->process)
+    users += place->counts < WORKER_MODELS
                  ? atomic_load_explicit(&process_counts(place->process)->models[place->counts].users, memory_order_relaxed)
                  : 0;
   }
@@ -219,7 +219,7 @@ void device_chain_counts(const struct device_chain *chain, uint64_t served[WORKE
   memcpy(batches, chain->batches, sizeof chain->batches);
   for (unsigned i = 0; i < chain->place_count; i++) {
     const struct chain_place *place = &chain->places[i];
-    if (place->counts < WORKER_MODELS && process_counts(place->process)) {
+    if (place->counts < WORKER_MODELS) {
       const struct model_counts *counts = &process_counts(place->process)->models[place->counts];
       add(served, counts->served, WORKER_INSTANCES);
       add(batches, counts->batches, WORKER_BATCHES);

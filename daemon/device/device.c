@@ -57,7 +57,7 @@ static void keep_lacks(enum gpu_backend_choice choice, const struct gpu_lacks *l
   pthread_mutex_unlock(&seen_lock);
 }
 
-bool device_take(struct device *device, struct process *process, struct gpu_error *error) {
+bool device_take(const struct device *device, struct process *process, struct worker_device *is, struct gpu_error *error) {
   struct worker_message answer;
   struct pack request = {.bytes = NULL};
   const struct device_setup *setup = &device->setup;
@@ -69,20 +69,16 @@ bool device_take(struct device *device, struct process *process, struct gpu_erro
                              .is_known = setup->known != NULL,
                              .known = device->known,
                              .realtime = setup->realtime};
-  const int counts = process_make_counts(process, error);
-  if (counts < 0) {
-    return false;
-  }
+  const int counts = process_counts_memory(process);
   pack_bytes(&request, &open, sizeof open);
   bool opened = process_call(process, WORKER_OPEN, &request, &counts, 1, &answer, error);
-  close(counts);
-  if (opened && !read_device(&answer, &device->is)) {
+  if (opened && !read_device(&answer, is)) {
     opened = device_no_memory(error);
   }
   worker_message_free(&answer);
   free(request.bytes);
   if (opened) {
-    keep_lacks(setup->choice, &device->is.lacks);
+    keep_lacks(setup->choice, &is->lacks);
   }
   return opened;
 }
@@ -105,7 +101,7 @@ struct device *device_open(const struct device_setup *setup, struct gpu_error *e
   device->setup = *setup;
   device->known = setup->known ? *setup->known : device->known;
   device->process = judge_take(error);
-  if (!device->process || !device_take(device, device->process, error)) {
+  if (!device->process || !device_take(device, device->process, &device->is, error)) {
     return device_close(device);
   }
   device_watch(device);
@@ -343,7 +339,10 @@ void device_calm(struct device *device) {
   process_release(process);
 }
 
-void device_end_all(void) { process_end_all(); }
+void device_end_all(void) {
+  device_judge_end();
+  process_end_all();
+}
 
 bool device_failure(struct failure *failure, const struct gpu_error *error, const char *about, ...) {
   char text[GPU_TEXT] = "";

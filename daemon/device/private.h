@@ -86,8 +86,8 @@ bool files_take(struct worker_message *answer, struct kept_file *files, unsigned
 
 /* The worker that the device has now, held. */
 struct process *device_hold(struct device *device);
-/* Has that worker open the device. */
-bool device_take(struct device *device, struct process *process, struct gpu_error *error);
+/* Has that worker open the device, and says what it found. */
+bool device_take(const struct device *device, struct process *process, struct worker_device *is, struct gpu_error *error);
 /* From now on its loss is the device's. */
 void device_watch(struct device *device);
 /* Every lane that has programs there takes a turn. */

@@ -280,9 +280,26 @@ static bool make_control(struct process *process, int *other, struct gpu_error *
   return *other >= 0 || process_error(error, errno, "no socket for a worker");
 }
 
+static bool make_counts(struct process *process, struct gpu_error *error) {
+  void *counts;
+  process->counts_memory = process_memory("framed-counts", sizeof *process->counts, &counts);
+  process->counts = counts;
+  return process->counts_memory >= 0 || process_error(error, errno, "no memory for what a worker counts");
+}
+
+static void free_process(struct process *process) {
+  if (process->counts) {
+    munmap(process->counts, sizeof *process->counts);
+    close(process->counts_memory);
+  }
+  pthread_cond_destroy(&process->gone);
+  pthread_mutex_destroy(&process->lock);
+  free(process);
+}
+
 static bool start(struct process *process, struct gpu_error *error) {
   int other = -1;
-  if (open_program(error) < 0 || !make_control(process, &other, error)) {
+  if (open_program(error) < 0 || !make_counts(process, error) || !make_control(process, &other, error)) {
     return false;
   }
   int code = spawn(&process->pid, other);
@@ -325,7 +342,7 @@ struct process *process_start(struct gpu_error *error) {
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (!started) {
     close_descriptors(process);
-    free(process);
+    free_process(process);
     return NULL;
   }
   return process;
@@ -355,12 +372,7 @@ struct process *process_release(struct process *process) {
   }
   pthread_mutex_unlock(&process->lock);
   pthread_join(process->watcher, NULL);
-  if (process->counts) {
-    munmap(process->counts, sizeof *process->counts);
-  }
-  pthread_cond_destroy(&process->gone);
-  pthread_mutex_destroy(&process->lock);
-  free(process);
+  free_process(process);
   return NULL;
 }
 
@@ -395,12 +407,4 @@ struct worker_counts *process_counts(struct process *process) {
   return process->counts;
 }
 
-int process_make_counts(struct process *process, struct gpu_error *error) {
-  void *counts;
-  int memory = process_memory("framed-counts", sizeof *process->counts, &counts);
-  if (memory < 0) {
-    process_error(error, errno, "no memory for what a worker counts");
-  }
-  process->counts = counts;
-  return memory;
-}
+int process_counts_memory(const struct process *process) { return process->counts_memory; }

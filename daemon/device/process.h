@@ -33,9 +33,9 @@ void process_let_go(struct process *process, uint64_t id);
 pid_t process_id(const struct process *process);
 /* Different for each worker that this process has started, and never 0. */
 unsigned process_generation(const struct process *process);
-/* Its counts, which it writes; NULL before there is memory for them, of which the caller gets the descriptor, or -1. */
+/* Its counts, which it writes once it has a device, and their memory. */
 struct worker_counts *process_counts(struct process *process);
-int process_make_counts(struct process *process, struct gpu_error *error);
+int process_counts_memory(const struct process *process);
 
 /* Whether it is lost, and (unless NULL) why. Any thread; never blocks. */
 bool process_is_lost(const struct process *process, struct gpu_error *cause);

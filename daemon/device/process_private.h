@@ -18,6 +18,7 @@ struct process {
   int pidfd; /* -1: a tool that runs this process knows of none; then the control socket alone tells of the end */
   int control;
   struct worker_counts *counts;
+  int counts_memory;
   pthread_t watcher;
   pthread_mutex_t lock; /* of the descriptors, which go with the worker, */
   pthread_cond_t gone;

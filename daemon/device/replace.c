@@ -5,7 +5,8 @@
 #include "daemon/device/private.h"
 
 static bool take_up(struct device *device, struct process *process, struct gpu_error *error) {
-  bool taken = device_take(device, process, error);
+  struct worker_device is; /* what is known of the device stays, since others read it */
+  bool taken = device_take(device, process, &is, error);
   for (struct device_arena *arena = device->arenas; arena && taken; arena = arena->next) {
     taken = arena_send(device, process, arena, error);
   }
