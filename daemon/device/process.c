@@ -281,7 +281,7 @@ static bool make_control(struct process *process, int *other, struct gpu_error *
 }
 
 static bool make_counts(struct process *process, struct gpu_error *error) {
-  void *counts;
+  void *counts = NULL;
   process->counts_memory = process_memory("framed-counts", sizeof *process->counts, &counts);
   process->counts = counts;
   return process->counts_memory >= 0 || process_error(error, errno, "no memory for what a worker counts");
