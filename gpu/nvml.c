@@ -18,14 +18,7 @@ struct memory {
   unsigned long long total, available, used;
 };
 
-enum {
-  SENSOR_GPU = 0,
-  CLOCK_SM = 1,
-  CLOCK_MEMORY = 2,
-  ERRORS_UNCORRECTED = 1,
-  SINCE_RESET = 0,
-  GPU_IS_LOST = 15
-};
+enum { SENSOR_GPU = 0, CLOCK_SM = 1, CLOCK_MEMORY = 2, ERRORS_UNCORRECTED = 1, SINCE_RESET = 0, GPU_IS_LOST = 15 };
 
 struct nvml {
   void *library;

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "config/pattern.h"
+#include "daemon/device/device.h"
 #include "daemon/device/formats.h"
 #include "daemon/status/viewer.h"
-#include "daemon/device/device.h"
 
 /* -- what is not there yet --------------------------------------------------------------------------------------------- */
 

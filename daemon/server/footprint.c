@@ -8,8 +8,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "daemon/device/formats.h"
 #include "daemon/base/log_text.h"
+#include "daemon/device/formats.h"
 #include "daemon/device/models.h"
 #include "daemon/session/session.h"
 #include "daemon/sink/recorder.h"

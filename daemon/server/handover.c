@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "daemon/base/log.h"
-#include "daemon/device/models.h"
 #include "daemon/base/systemd.h"
+#include "daemon/device/models.h"
 #include "daemon/server/private.h"
 #include "daemon/state/exec.h"
 #include "daemon/state/fd_store.h"

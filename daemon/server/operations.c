@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/device/formats.h"
 #include "daemon/base/log.h"
+#include "daemon/device/formats.h"
 #include "daemon/server/private.h"
 #include "daemon/status/pictures.h"
 #include "daemon/status/tracer.h"

@@ -278,7 +278,7 @@ void http_address_close(struct server *server); /* idempotent */
 /* Whether all is well at this moment, to free(); NULL if there is no memory. */
 struct health *server_health(const struct server *server);
 bool checkup_prepare(struct server *server, struct failure *failure); /* set-up thread: makes the canaries */
-void checkup_revive(struct server *server, unsigned device);           /* the device has another worker */
+void checkup_revive(struct server *server, unsigned device);          /* the device has another worker */
 bool checkup_start(struct server *server);                            /* reports SERVER_FAULT */
 void checkup_stop(struct server *server);                             /* idempotent */
 /* When the pipelines are gone, and before the devices. May wait for a device. */

@@ -18,8 +18,8 @@
 #include <string.h>
 
 #include "daemon/base/log.h"
-#include "daemon/device/models.h"
 #include "daemon/base/systemd.h"
+#include "daemon/device/models.h"
 #include "daemon/server/config_diff.h"
 #include "daemon/server/footprint.h"
 #include "daemon/server/private.h"

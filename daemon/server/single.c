@@ -16,8 +16,7 @@ static bool open_device(struct single *single, struct failure *failure) {
                                        .index = single->pipeline->device};
     single->device = device_open(&setup, &error);
   }
-  single->chain =
-      single->device ? formats_chain(single->device, single->config->gpu.backend, single->pipeline, &error) : NULL;
+  single->chain = single->device ? formats_chain(single->device, single->config->gpu.backend, single->pipeline, &error) : NULL;
   return single->chain || single_problem(&error, failure);
 }
 

@@ -4,8 +4,8 @@
 
 #include "config/config.h"
 #include "daemon/base/failure.h"
-#include "daemon/frame/arena.h"
 #include "daemon/device/device.h"
+#include "daemon/frame/arena.h"
 
 struct single {
   const struct config *config;

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "daemon/base/log.h"
-#include "daemon/device/models.h"
 #include "daemon/base/rights.h"
 #include "daemon/base/systemd.h"
+#include "daemon/device/models.h"
 #include "daemon/server/config_files.h"
 #include "daemon/server/private.h"
 #include "daemon/state/exec.h"

@@ -15,17 +15,17 @@ struct model {
   struct model *next; /* of those that are open */
   char *key;          /* what was asked for */
   unsigned holders;
-  atomic_uint users;                                 /* slots of all programs of all chains that have it */
+  atomic_uint users;            /* slots of all programs of all chains that have it */
   struct stage_counter *served; /* frames of each instance: own_served, or memory that others read too */
   struct stage_counter own_served[MODEL_MOST_INSTANCES];
-  _Atomic uint64_t running;                          /* on the CPU: a bit for each frame that it computes at this moment */
+  _Atomic uint64_t running; /* on the CPU: a bit for each frame that it computes at this moment */
   char *path;
   struct kept_file files[1 + ONNX_MOST_FILES]; /* as they were opened */
   unsigned instances, threads;
   size_t memory;
   enum model_precision precision;
   struct model_batch batch;
-  bool is_padded;                             /* it takes no fewer frames than the most */
+  bool is_padded;            /* it takes no fewer frames than the most */
   _Atomic uint64_t *batches; /* with one frame, with two ...: own_batches, or likewise */
   _Atomic uint64_t own_batches[MODEL_MOST_BATCH];
   int64_t ir_version, opset;

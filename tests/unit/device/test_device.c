@@ -37,8 +37,8 @@ static void set_up(void) {
   ck_assert_msg(arena_make(&inputs, "in", BYTES, SLOTS, device, &failure), "%s", failure.text);
   ck_assert_msg(arena_make(&outputs, "out", BYTES, SLOTS, device, &failure), "%s", failure.text);
   for (unsigned i = 0; i < SLOTS; i++) {
-    slots[i] = (struct gpu_buffers){.input = inputs.base + i * arena_stride(BYTES),
-                                    .output = outputs.base + i * arena_stride(BYTES)};
+    slots[i] =
+        (struct gpu_buffers){.input = inputs.base + i * arena_stride(BYTES), .output = outputs.base + i * arena_stride(BYTES)};
   }
   program = device_program_new(device, chain, slots, SLOTS, &options, true, &nobody, &error);
   ck_assert_msg(program != NULL, "%s", error.text);

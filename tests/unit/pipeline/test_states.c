@@ -8,7 +8,7 @@
 static const char *const happening_names[PIPELINE_HAPPENINGS] = {
     [HAPPENS_START] = "start", [HAPPENS_CONTINUE] = "continue",   [HAPPENS_PAUSE] = "pause",     [HAPPENS_RESUME] = "resume",
     [HAPPENS_DRAIN] = "drain", [HAPPENS_IDLE] = "idle",           [HAPPENS_QUIESCE] = "quiesce", [HAPPENS_STOP] = "stop",
-    [HAPPENS_END] = "end",     [HAPPENS_UNQUIESCE] = "unquiesce", [HAPPENS_WAIT] = "wait", [HAPPENS_FAIL] = "fail"};
+    [HAPPENS_END] = "end",     [HAPPENS_UNQUIESCE] = "unquiesce", [HAPPENS_WAIT] = "wait",       [HAPPENS_FAIL] = "fail"};
 
 /* Every transition to another state; from the two that lead back, a pipeline is taken that goes on, or was, draining. */
 static const char *const transitions[] = {
