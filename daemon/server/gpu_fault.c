@@ -178,6 +178,7 @@ static void on_replaced(void *context) {
     return;
   }
   server->replacing &= ~bit(device);
+  device_judge_end(); /* whoever asked what can be spared has its answer */
   history_begin(&server->history, clock_now());
   if (replacement->replaced) {
     checkup_revive(server, device);
