@@ -377,8 +377,11 @@ struct process *process_release(struct process *process) {
 }
 
 void process_end_all(void) {
+  const struct gpu_error error = {
+      .is_ended = true, .stage = -1, .text = "the worker was ended for a program that then could not take over"};
   pthread_mutex_lock(&lock);
   for (struct process *process = all; process; process = process->next) {
+    die(process, &error);
     send_signal(process, SIGKILL);
   }
   for (struct process *process = all; process; process = process->next) {

@@ -132,16 +132,19 @@ static void on_replaced(void *context);
 static bool replace_again(struct server *server, struct replacement *replacement) {
   const int64_t now = clock_now();
   const unsigned limit = server->config->gpu.faults, device = replacement->fault.device;
+  const bool is_fault = !replacement->error.is_ended;
   replacement->fault.error = replacement->error;
-  if (device_has_worker(engine_device(server->engine, device)) || limit == 0 ||
-      history_is_too_fast(&server->history, limit, now)) {
+  if (device_has_worker(engine_device(server->engine, device)) ||
+      (is_fault && (limit == 0 || history_is_too_fast(&server->history, limit, now)))) {
     return false;
   }
-  if (engine_can_spare(server->engine, server->config, device, NULL)) { /* one that fails again at once is broken */
+  if (is_fault && engine_can_spare(server->engine, server->config, device, NULL)) { /* one that fails again at once is broken */
     engine_leave_broken_out(server->engine, device, replacement->error.text, replacement->error.remedy);
     return false;
   }
-  history_note_fault(&server->history, now);
+  if (is_fault) {
+    history_note_fault(&server->history, now);
+  }
   fault_log(&replacement->fault, "one more worker takes its place");
   history_end(&server->history, HISTORY_FAULT, replacement->sentence, server->history.stopped);
   return loop_job(&server->loop, replace, on_replaced, replacement);
@@ -193,14 +196,14 @@ static void on_replaced(void *context) {
 }
 
 /* Takes back the frames that were on the device, while lanes stand still. False: they cannot. */
-static bool rewind_frames(struct server *server, unsigned device) {
+static bool rewind_frames(struct server *server, unsigned device, bool is_blamed) {
   const int64_t now = clock_now();
   const struct lane_patience patience = {
       .device = now + REWIND_NS, .file = now, .leaves_files = true, .limit = now + REWIND_NS};
   struct failure failure;
   bool rewound = engine_park(server->engine, &patience);
   if (rewound) {
-    if (server_suspect(server, device, true, false) == 1) {
+    if (is_blamed && server_suspect(server, device, true, false) == 1) {
       server_suspect(server, device, true, true);
     }
     retry_restart(engine_retry(server->engine));
@@ -227,7 +230,8 @@ static bool replace_worker(struct server *server, const struct fault *fault) {
   snprintf(replacement->sentence, sizeof replacement->sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "",
            fault->pipeline ? ": " : "", fault_describe(fault, text));
   device_abandon(device, fault->error.text);
-  if (!rewind_frames(server, fault->device) || !loop_job(&server->loop, replace, on_replaced, replacement)) {
+  if (!rewind_frames(server, fault->device, !fault->error.is_ended) ||
+      !loop_job(&server->loop, replace, on_replaced, replacement)) {
     free(replacement);
     return false;
   }
@@ -262,8 +266,10 @@ static bool leave_out(struct server *server, const struct fault *fault, unsigned
 static void answer_fault(struct server *server, const struct fault *fault) {
   int64_t now = clock_now();
   unsigned limit_a_minute = server->config->gpu.faults;
-  bool is_known = retry_is_on(engine_retry(server->engine)); /* it is the suspected frame's fault and not the device's */
-  bool is_too_much = limit_a_minute == 0 || (!is_known && history_is_too_fast(&server->history, limit_a_minute, now));
+  /* it is the suspected frame's fault, or the daemon's own doing, and not the device's */
+  bool is_known = retry_is_on(engine_retry(server->engine)) || fault->error.is_ended;
+  bool is_too_much = !fault->error.is_ended &&
+                     (limit_a_minute == 0 || (!is_known && history_is_too_fast(&server->history, limit_a_minute, now)));
   if (is_too_much && !leave_out(server, fault, limit_a_minute)) {
     char text[LIMIT_TEXT];
     end_by_fault(server, fault, "%s", say_limit(server, text));
