@@ -20,8 +20,9 @@
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct process *all;
-static int program = -1; /* framed-worker, opened once */
+static struct process *all; /* these four with `lock` */
+static int program = -1;    /* framed-worker, opened once */
+static char **environment;
 static unsigned generations;
 
 extern char **environ;
@@ -201,6 +202,7 @@ static void *watch(void *context) {
   struct pollfd watched[] = {{.fd = process->control, .events = POLLIN}, {.fd = process->pidfd, .events = POLLIN}};
   siginfo_t info = {0};
   struct gpu_error error;
+  pthread_setname_np(pthread_self(), "framed-watch");
   while (poll(watched, 2, -1) < 0 && errno == EINTR) {
   }
   hear_last_words(process);
@@ -210,18 +212,32 @@ static void *watch(void *context) {
   reap(process, &info);
   describe_end(process->pid, &info, &error);
   die(process, &error);
+  tell(process);
   pthread_mutex_lock(&process->lock);
   process->ended = true;
   close_descriptors(process);
   pthread_cond_broadcast(&process->gone);
-  pthread_mutex_unlock(&process->lock);
-  tell(process);
+  pthread_mutex_unlock(&process->lock); /* whoever waited may free the record now */
   return NULL;
+}
+
+/* Detached, since a daemon that ends at a fault leaves records of workers as they are. */
+static int start_watching(struct process *process) {
+  pthread_t watcher;
+  pthread_attr_t detached;
+  int code = pthread_attr_init(&detached);
+  if (code == 0) {
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    code = pthread_create(&watcher, &detached, watch, process);
+    pthread_attr_destroy(&detached);
+  }
+  return code;
 }
 
 /* -- its beginning -------------------------------------------------------------------------------------------------- */
 
-/* The worker gets the control socket and nothing else; where systemd is concerned it is nobody. */
+/* The worker gets the control socket and nothing else; where systemd is concerned it is nobody. Made once, since the daemon
+ * changes its environment before it executes itself, when another thread may start a worker. */
 static char **make_environment(void) {
   static const char *const hidden[] = {"NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "FRAMED_STATE"};
   size_t count = 0, kept = 0;
@@ -247,7 +263,7 @@ static int spawn(pid_t *pid, int control) {
   sigset_t all_signals, none;
   char path[64], version[] = FRAMED_VERSION, name[] = "framed-worker";
   char *const arguments[] = {name, version, NULL};
-  char **environment = make_environment();
+  environment = environment ? environment : make_environment();
   snprintf(path, sizeof path, "/proc/self/fd/%d", program);
   sigfillset(&all_signals);
   sigemptyset(&none);
@@ -264,7 +280,6 @@ static int spawn(pid_t *pid, int control) {
     }
     posix_spawn_file_actions_destroy(&actions);
   }
-  free(environment);
   return code;
 }
 
@@ -308,14 +323,13 @@ static bool start(struct process *process, struct gpu_error *error) {
     return process_error(error, code, "cannot execute framed-worker");
   }
   process->pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
-  code = process->pidfd < 0 && errno != ENOSYS ? errno : pthread_create(&process->watcher, NULL, watch, process);
+  code = process->pidfd < 0 && errno != ENOSYS ? errno : start_watching(process);
   if (code != 0) {
     kill(process->pid, SIGKILL);
     while (waitpid(process->pid, NULL, 0) < 0 && errno == EINTR) {
     }
     return process_error(error, code, "cannot watch a worker");
   }
-  pthread_setname_np(process->watcher, "framed-watch");
   return true;
 }
 
@@ -371,7 +385,7 @@ struct process *process_release(struct process *process) {
     shutdown(process->control, SHUT_RDWR); /* which ends the worker, and wakes who watches it */
   }
   pthread_mutex_unlock(&process->lock);
-  pthread_join(process->watcher, NULL);
+  (void)process_await(process, -1);
   free_process(process);
   return NULL;
 }

@@ -19,7 +19,6 @@ struct process {
   int control;
   struct worker_counts *counts;
   int counts_memory;
-  pthread_t watcher;
   pthread_mutex_t lock; /* of the descriptors, which go with the worker, */
   pthread_cond_t gone;
   bool ended; /* and of this: it was reaped */

@@ -62,9 +62,13 @@ static void (*const fills[SESSION_EVENT_KINDS])(struct session *session, struct 
 /* -- on their way ---------------------------------------------------------------------------------------------------------- */
 
 static void event_deliver(struct message *message) {
-  const struct session_event event =
-      ((struct notice *)message)->event; /* the receiver may free what the notice is embedded in */
+  struct session_event event = ((struct notice *)message)->event; /* the receiver may free what the notice is embedded in */
   struct session *session = event.session;
+  struct fault fault;
+  if (event.fault) { /* once the bit is cleared, the session may fill in the next one */
+    fault = *event.fault;
+    event.fault = &fault;
+  }
   atomic_fetch_and(&session->posted, ~(1U << event.kind));
   if (event.kind == SESSION_IDLE && event.hold != atomic_load(&session->hold_wanted)) {
     return; /* it was resumed since: that idleness is over */

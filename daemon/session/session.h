@@ -49,7 +49,7 @@ struct session_event {
   unsigned hold;             /* IDLE: the number of the hold that it answers */
   struct frame_name frame;   /* REFUSED */
   char text[256];            /* DETACHED: one sentence, or empty; FOREIGN, REFUSED */
-  const struct fault *fault; /* GPU_FAULT: lives as long as the session */
+  const struct fault *fault; /* GPU_FAULT: lives as long as the call */
 };
 
 /* Runs on the control loop. */
