@@ -89,10 +89,12 @@ unit_libs := $(shell pkg-config --libs check $(for_tools) 2>/dev/null) -ldl
 
 # -- sources -----------------------------------------------------------------------------------------------------
 config_sources := $(wildcard config/*.c)
-gpu_sources    := $(filter-out gpu/model/cuda%.c,$(wildcard gpu/*.c gpu/cpu/*.c gpu/model/*.c gpu/record/*.c gpu/stages/*.c gpu/stages/*/*.c))
+record_sources := $(wildcard gpu/record/*.c) gpu/format.c gpu/kept.c gpu/model/operators.c
+gpu_sources    := $(filter-out gpu/model/cuda%.c,$(wildcard gpu/*.c gpu/record/*.c gpu/cpu/*.c gpu/model/*.c gpu/stages/*.c gpu/stages/*/*.c))
 # Test builds have a stage more, which makes devices fail.
 fault_stage    := $(if $(filter -DFRAMED_FAULTS,$(flags_$(VARIANT))),tests/fault/fault)
 gpu_sources    += $(if $(fault_stage),$(wildcard tests/fault/*.c))
+record_sources += $(if $(fault_stage),tests/fault/about.c)
 daemon_sources := $(wildcard daemon/*/*.c)
 link_sources := $(filter-out $(if $(mqtt),tools/link/mqtt_absent.c,tools/link/mqtt.c tools/link/mqtt_client.c),$(wildcard tools/link/*.c))
 framebench_cuda := $(wildcard tools/framebench/*/cuda*.c)
@@ -150,8 +152,8 @@ framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/fra
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: programs ## builds build/framed, build/framectl, build/framebench and, with libnats, build/framed-link (the default)
-programs: $(bin)/framed $(bin)/framectl $(bin)/framebench $(if $(nats),$(bin)/framed-link) $(bin)/libframed.a $(bin)/libframed.so $(bin)/framed-example
+all: programs ## builds build/framed, build/framed-worker, build/framectl, build/framebench and, with libnats, build/framed-link (the default)
+programs: $(bin)/framed $(bin)/framed-worker $(bin)/framectl $(bin)/framebench $(if $(nats),$(bin)/framed-link) $(bin)/libframed.a $(bin)/libframed.so $(bin)/framed-example
 	@$(if $(filter release,$(VARIANT)),mkdir -p $(filled) && NO_CUDA=$(NO_CUDA) tools/setup.sh backend)
 	@$(if $(filter release,$(VARIANT)),$(if $(nats),,echo "framed-link: left out, since libnats is not installed (Debian: libnats-dev)"))
 	@$(if $(filter release,$(VARIANT)),$(if $(nats),$(if $(mqtt),,echo "framed-link: without MQTT, since libmosquitto is not installed (Debian: libmosquitto-dev)")))
@@ -162,7 +164,12 @@ setup: ## installs the packages that are missing, and says which
 
 # The daemon of bench-calls counts its own calls.
 counter_calls := $(call objects,tests/bench/call_counter.c)
-$(bin)/framed: $(call objects,daemon/main.c) $(daemon_objects) $(gpu_objects) $(config_objects) $(counter_$(VARIANT))
+$(bin)/framed: $(call objects,daemon/main.c) $(daemon_objects) $(call objects,$(record_sources)) $(config_objects) $(counter_$(VARIANT))
+	@mkdir -p $(@D)
+	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs)
+
+# The worker has all of gpu/, and nothing of the daemon's.
+$(bin)/framed-worker: $(call objects,$(wildcard gpu/serve/*.c)) $(gpu_objects)
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(cuda_libs)
 
@@ -249,7 +256,7 @@ $(gpu_tests):
 unit_dirs := $(notdir $(patsubst %/,%,$(wildcard tests/unit/*/)))
 unit_programs := $(patsubst %,$(unit_folder)/unit-%,$(unit_dirs))
 # The CUDA backend against a fake runtime, which its header finds before the real one.
-unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c open.c backend.c warm_up.c joint.c chain.c kept.c leave.c format.c cpu/cpu.c cpu/program.c cpu/frames.c cpu/host.c cpu/pool.c) tests/fault/backends.c)
+unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c open.c backend.c warm_up.c chain.c kept.c format.c cpu/cpu.c cpu/program.c cpu/frames.c cpu/host.c cpu/pool.c) tests/fault/backends.c)
 $(out)/obj/tests/unit/cuda/%.o: private flags += -Itests/unit/cuda/fake
 unit_layers_config := $(config_objects)
 # Tests of the daemon's rooms link what they use out of one archive, and may bring their own in place of anything in it.
@@ -263,6 +270,7 @@ $(foreach room,$(rooms) flow,$(eval unit_layers_$(room) := $(whole)))
 unit_layers_measure += $(call objects,tools/framectl/common/forecast.c)
 unit_layers_gpu    := $(gpu_objects) $(call objects,tests/gpu/cases.c tests/gpu/compare.c)
 unit_layers_model  := $(gpu_objects)
+unit_layers_serve  := $(call objects,gpu/serve/rung.c)
 unit_layers_libframed := $(client_objects)
 unit_layers_tools  := $(filter-out %/main.c.o,$(framectl_objects)) $(shared_objects)
 unit_layers_framebench := $(filter-out %/main.c.o,$(framebench_objects)) $(gpu_objects)
@@ -326,7 +334,7 @@ slow_tsan := 6
 slow_coverage := 2
 e2e: programs $(run_stage) $(drive_client) $(fail_call) ## runs the end-to-end tests with the programs of VARIANT; PYTEST='-k raw --processes 4' chooses, and how many at a time
 	@PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache FRAMED_SLOW=$${FRAMED_SLOW:-$(or $(slow_$(VARIANT)),1)} \
-	 FRAMED_BINARY=$(CURDIR)/$(bin)/framed FRAMECTL=$(CURDIR)/$(bin)/framectl \
+	 FRAMED_BINARY=$(CURDIR)/$(bin)/framed FRAMED_WORKER=$(CURDIR)/$(bin)/framed-worker FRAMECTL=$(CURDIR)/$(bin)/framectl \
 	 FRAMEBENCH=$(CURDIR)/$(bin)/framebench \
 	 FRAMED_RUN_STAGE=$(CURDIR)/$(run_stage) \
 	 FRAMED_DRIVE_CLIENT=$(CURDIR)/$(drive_client) \
@@ -406,8 +414,8 @@ lint: ## checks form, warnings of clang, clang-tidy, headers alone in C and C++,
 	@+$(MAKE) --no-print-directory lint-stamps lint-structure
 	@echo "lint: nothing to complain about"
 .PHONY: lint-stamps lint-structure
-lint-structure: $(bin)/framed $(bin)/framectl $(bin)/framebench
-	@$(PYTHON) tests/structure.py $(out)/obj
+lint-structure: $(bin)/framed $(bin)/framed-worker $(bin)/framectl $(bin)/framebench
+	@$(PYTHON) tests/structure.py $(out)/obj $(bin)/framed
 lint-stamps: $(lint_stamps)
 
 build/lint/%.format: % .clang-format
@@ -478,7 +486,7 @@ bench-link: programs $(bare_nats) ## measures framed-link under trouble and besi
 filled  := build/installed
 # Calls of libframed whose manual page has another name.
 client_calls := $(addprefix framed_,close info problem acquire submit cancel finish receive release fate_name poll descriptor arm)
-installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 build/framebench:bin/framebench:755 \
+installed_files := build/framed:bin/framed:755 build/framed-worker:libexec/framed/framed-worker:755 build/framectl:bin/framectl:755 build/framebench:bin/framebench:755 \
   $(filled)/framed.service:lib/systemd/system/framed.service:644 \
   packaging/systemd/framed@.socket:lib/systemd/system/framed@.socket:644 config/framed.yaml:share/doc/framed/framed.yaml:644 \
   packaging/systemd/framed.sysusers:lib/sysusers.d/framed.conf:644 \

@@ -13,11 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/base/formats.h"
 #include "daemon/base/log.h"
 #include "daemon/base/realtime.h"
 #include "daemon/base/systemd.h"
 #include "daemon/client/handshake.h"
+#include "daemon/device/device.h"
+#include "daemon/device/formats.h"
 #include "daemon/frame/account.h"
 #include "daemon/server/config_diff.h"
 #include "daemon/server/config_files.h"
@@ -31,7 +32,6 @@
 #include "daemon/sink/results.h"
 #include "daemon/state/exec.h"
 #include "daemon/state/state.h"
-#include "gpu/gpu.h"
 #include "gpu/kept.h"
 
 #define DEFAULT_PATH "/etc/framed/framed.yaml"
@@ -373,8 +373,11 @@ int main(int argc, char **argv) {
   if (options.action == RUN) {
     hold_signals();
     if (go_on(&options, &status)) {
+      device_end_all();
       return (int)status;
     }
   }
-  return (int)act(&options);
+  status = act(&options);
+  device_end_all(); /* that of judges, too */
+  return (int)status;
 }

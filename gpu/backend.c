@@ -25,11 +25,18 @@ bool gpu_error_set(struct gpu_error *error, int code, const char *remedy, const 
   return false;
 }
 
+static void (*on_death)(const struct gpu_error *error);
+
+void gpu_on_death(void (*told)(const struct gpu_error *error)) { on_death = told; }
+
 void gpu_device_die(struct gpu_device *device, const struct gpu_error *error) {
   enum gpu_condition alive = GPU_ALIVE;
   if (atomic_compare_exchange_strong(&device->condition, &alive, GPU_DYING)) {
     device->cause = *error;
     atomic_store(&device->condition, GPU_LOST);
+    if (on_death) {
+      on_death(error);
+    }
   }
 }
 
@@ -49,15 +56,11 @@ void gpu_expect_library(void) { atomic_store(&library_expected, true); }
 
 bool gpu_expects_library(void) { return atomic_load(&library_expected); }
 
-static atomic_bool hurried, begun;
+static atomic_bool hurried;
 
 void gpu_hurry(bool hurries) { atomic_store(&hurried, hurries); }
 
 bool gpu_hurries(void) { return atomic_load(&hurried); }
-
-void gpu_note_begun(void) { atomic_store(&begun, true); }
-
-bool gpu_has_begun(void) { return atomic_load(&begun); }
 
 int gpu_thread_new(pthread_t *thread, const char *name, void *(*work)(void *context), void *context) {
   sigset_t all, before;

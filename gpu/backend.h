@@ -23,15 +23,12 @@ enum { GPU_ALIGNMENT = 256, GPU_NAME = 128 };
 struct gpu_backend {
   const char *name;
   void (*close)(struct gpu_device *device);
-  int (*node)(const struct gpu_device *device, unsigned slot); /* NULL: that of the device */
   bool (*memory)(const struct gpu_device *device, size_t *available, size_t *total);
   bool (*anchor)(struct gpu_device *device, struct gpu_error *error);
   bool (*pin)(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error);
   void (*unpin)(struct gpu_device *device, void *base, size_t bytes);
   struct gpu_program *(*program_new)(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
                                      unsigned count, const struct gpu_options *options, struct gpu_error *error);
-  /* Warms the programs up that this one consists of, each of which has begun its stages itself; NULL: it is one of its own. */
-  bool (*warm_up)(struct gpu_program *program, struct gpu_error *error);
   /* After each slot had its first frame: makes graphs, and decides what the options leave open. */
   bool (*prepare)(struct gpu_program *program, struct gpu_error *error);
   /* Measures those parts of struct gpu_costs that no single frame tells; NULL: there are none. */
@@ -42,6 +39,7 @@ struct gpu_backend {
   /* Says PENDING if the device is dead and the backend does not know it; gpu.c turns that into DEAD. */
   enum gpu_progress (*ask)(struct gpu_program *program, unsigned slot, struct gpu_error *error);
   bool (*arm)(struct gpu_program *program, unsigned slot, struct gpu_error *error);
+  enum gpu_progress (*attend)(struct gpu_program *program, struct gpu_error *error); /* NULL: no program is rung there */
   bool (*times)(struct gpu_program *program, unsigned slot, struct gpu_times *times);
   const char *(*refusal)(struct gpu_program *program, unsigned slot); /* NULL: no stage can refuse a frame there */
   bool (*late)(struct gpu_program *program, unsigned slot);           /* NULL: no frame is left out there */
@@ -68,6 +66,7 @@ struct gpu_program {
   unsigned slot_count;
   struct gpu_options options;
   bool graph, copies_by_kernel; /* what the warm-up decided */
+  bool is_rung;                 /* frames come by options.mailbox */
   unsigned timed_one_in;        /* the same; 0: no frame is */
   bool silent;                  /* during the warm-up: being told of a frame wakes nobody */
   struct gpu_measured measured;
@@ -97,9 +96,6 @@ bool gpu_hurries(void); /* see gpu_hurry() */
 void gpu_tell_of_thread(pthread_t thread);
 /* Begins a thread that takes no signals: those belong to the threads of the daemon. 0, or why not, as pthread_create() says. */
 int gpu_thread_new(pthread_t *thread, const char *name, void *(*work)(void *context), void *context);
-void gpu_note_begun(void);
-/* Waits until the image before this one has let go of its devices: see gpu_leave(). */
-void gpu_await_left(void);
 
 #ifdef FRAMED_FAULTS
 bool gpu_fault_has_lost(unsigned device); /* see tests/fault/fault.h */
@@ -114,8 +110,6 @@ void gpu_program_init(struct gpu_program *program, struct gpu_device *device, co
 struct gpu_device *cpu_open(unsigned index, unsigned workers, struct gpu_error *error);
 #ifdef FRAMED_CUDA
 void cuda_expect(unsigned slots);
-bool cuda_begin(const char *address);
-void cuda_leave_environment(void);
 unsigned cuda_count(void);
 bool cuda_usable(unsigned index, struct gpu_error *error);
 void cuda_find_lacks(struct gpu_lacks *lacks);
@@ -139,6 +133,8 @@ int gpu_pci_node(const char *directory, const char *address);
 __attribute__((format(printf, 4, 5))) bool gpu_error_set(struct gpu_error *error, int code, const char *remedy,
                                                          const char *format, ...);
 
+/* Who is told of a device that dies, by the thread that finds it. NULL: nobody. Before any is opened. */
+void gpu_on_death(void (*told)(const struct gpu_error *error));
 /* The device is dead from now on, for the reason in `error`; the first reason stays. Any thread. */
 void gpu_device_die(struct gpu_device *device, const struct gpu_error *error);
 /* Whether the device is dead; fills `error` (may be NULL) with the reason. Asked several times a frame. */

@@ -28,9 +28,7 @@ const char *gpu_device_name(const struct gpu_device *device) { return device->na
 
 const char *gpu_device_address(const struct gpu_device *device) { return device->address; }
 
-int gpu_node(const struct gpu_device *device, unsigned slot) {
-  return device->backend->node ? device->backend->node(device, slot) : device->node;
-}
+int gpu_node(const struct gpu_device *device) { return device->node; }
 
 unsigned gpu_kernels_at_once(const struct gpu_device *device) { return device->workers > 0 ? device->workers : 1; }
 
@@ -107,7 +105,7 @@ struct gpu_program *gpu_program_new(struct gpu_device *device, const struct gpu_
   if (program) {
     atomic_fetch_add_explicit(&device->allocated, program->device_bytes, memory_order_relaxed);
   }
-  bool begun = program && (device->backend->warm_up || begin_stages(program, error));
+  bool begun = program && begin_stages(program, error);
   return begun ? program : gpu_program_free(program);
 }
 
@@ -122,6 +120,8 @@ void gpu_program_share(const struct gpu_program *program, struct gpu_share *shar
 void gpu_program_costs(const struct gpu_program *program, struct gpu_costs *costs) { *costs = program->costs; }
 
 unsigned gpu_program_timed_one_in(const struct gpu_program *program) { return program->timed_one_in; }
+
+bool gpu_program_is_rung(const struct gpu_program *program) { return program->is_rung; }
 
 struct gpu_program *gpu_program_free(struct gpu_program *program) {
   if (program) {
@@ -164,6 +164,10 @@ bool gpu_late(struct gpu_program *program, unsigned slot) {
 
 bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error) {
   return !gpu_device_is_dead(program->device, error) && program->device->backend->arm(program, slot, error);
+}
+
+enum gpu_progress gpu_attend(struct gpu_program *program, struct gpu_error *error) {
+  return gpu_device_is_dead(program->device, error) ? GPU_DEAD : program->device->backend->attend(program, error);
 }
 
 bool gpu_times(struct gpu_program *program, unsigned slot, struct gpu_times *times) {

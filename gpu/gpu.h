@@ -20,6 +20,8 @@ enum { GPU_TEXT = 512, GPU_ADDRESS = 32, GPU_MAX_SLOTS = 16, GPU_MAX_STAGES = 16
 
 struct gpu_error {
   int code;              /* cudaError_t, errno or 0 */
+  bool of_system;        /* `code` is an errno, of what this machine refused: it may pass */
+  bool is_ended;         /* the daemon itself ended the worker: nobody is to blame */
   bool no_device;        /* there is no usable device: status 69, or the CPU backend */
   int stage;             /* index of the stage concerned, or -1 */
   char text[GPU_TEXT];   /* what and where */
@@ -39,18 +41,6 @@ struct gpu_device;
  * may be left as it is. Any thread. */
 void gpu_hurry(bool hurries);
 
-/* For the image of a process that follows another one in place: begins with the device at that PCI address, which the one
- * before had, and returns at once. While there is one thread. */
-void gpu_begin(const char *address);
-bool gpu_has_begun(void); /* with one at least: its driver has descriptors of its own from then on */
-/* Before another image follows: leaves in the environment what gpu_begin() needs there. */
-void gpu_leave_environment(void);
-/* At the last moment, when all other threads stand still and signals are blocked: the devices are let go of while that image
- * begins. */
-void gpu_leave(void);
-/* After gpu_leave(): there is no other image after all. */
-void gpu_stay(void);
-
 /* Who is told of each thread that computes frames or puts them on a GPU, beside those that submit them, before it has any
  * (NULL: nobody). While there are no programs; it is called by threads that set up. */
 typedef void gpu_new_thread(void *context, pthread_t thread);
@@ -58,8 +48,7 @@ void gpu_on_thread(gpu_new_thread *told, void *context);
 
 /* Says how many slots the programs on one device will have, so that each has a hardware queue of its own (there are 32 at
  * most). Every queue makes a process slower to start and to end: by 15 ms and 10 ms on an H200. Without this call there are as
- * many as the driver makes by itself (8). Call before the first device is opened: the driver looks only then. A later call is
- * for the next image of this process. */
+ * many as the driver makes by itself (8). Call before the first device is opened: the driver looks only then. */
 void gpu_expect(unsigned slots);
 
 /* Opens device `index`. AUTO takes CUDA where an NVIDIA device node exists and CPU only where none does: a
@@ -98,11 +87,6 @@ struct gpu_lacks {
 void gpu_find_lacks(enum gpu_backend_choice choice, struct gpu_lacks *lacks);
 void gpu_calibration(const struct gpu_device *device, struct gpu_calibration *calibration);
 
-/* Several open devices of one backend as one: slot i of a program is on the device i modulo `count`, so that frames which take
- * the slots in turn are dealt over them. Each is still asked for its memory and clock, and abandoned, by itself, and outlives
- * what is joined. NULL: no memory. */
-struct gpu_device *gpu_join(struct gpu_device *const *devices, unsigned count, struct gpu_error *error);
-
 /* Programs must be gone. Returns NULL. */
 struct gpu_device *gpu_close(struct gpu_device *device);
 
@@ -110,9 +94,9 @@ const char *gpu_backend_name(const struct gpu_device *device); /* "cuda" or "cpu
 const char *gpu_device_name(const struct gpu_device *device);  /* "NVIDIA H200", or the processor's name */
 /* Of PCI, as "0000:18:00.0"; "" for the CPU backend. */
 const char *gpu_device_address(const struct gpu_device *device);
-/* The NUMA node whose memory is nearest to the device, of joined ones to that of the slot, or GPU_NO_NODE where the kernel
- * names none and for the CPU backend, whose workers run anywhere. */
-int gpu_node(const struct gpu_device *device, unsigned slot);
+/* The NUMA node whose memory is nearest to the device, or GPU_NO_NODE where the kernel names none and for the CPU backend,
+ * whose workers run anywhere. */
+int gpu_node(const struct gpu_device *device);
 /* For how many slots the device runs stages at once: 1 for a GPU, whose kernels take all of it, else the number of workers. */
 unsigned gpu_kernels_at_once(const struct gpu_device *device);
 /* Free and total memory of the device in bytes; of the host for the CPU backend. */
@@ -220,6 +204,8 @@ struct gpu_costs {
   int64_t kernels;                /* from one frame's kernels to those of the next, on all slots' streams side by side */
 };
 
+struct mailbox_words; /* gpu/record/mailbox.h */
+
 /* What is zero or NULL is the default. */
 struct gpu_options {
   gpu_wake *wake;
@@ -231,12 +217,13 @@ struct gpu_options {
                     * through it, and nothing is measured that is decided by AUTO only */
   enum gpu_order_choice order; /* of copies; the CPU backend makes none */
   enum gpu_copy_choice copy;
-  enum gpu_priority priority; /* of its frames before those of other programs of the device */
-  bool resident;              /* on CUDA, frames without `notify` are computed by a kernel that stays on the device */
-  int64_t linger_ns;          /* for so long after the last one */
-  unsigned share;             /* percent of a GPU's multiprocessors that its kernels keep to; 0: all */
-  const char *owner;          /* whose programs have that share together */
-  bool weigh;                 /* whether the warm-up measures what frames cost, unless a slot is spared */
+  enum gpu_priority priority;    /* of its frames before those of other programs of the device */
+  bool resident;                 /* on CUDA, frames without `notify` are computed by a kernel that stays on the device */
+  int64_t linger_ns;             /* for so long after the last one */
+  struct mailbox_words *mailbox; /* in which another process rings for such frames; NULL: none does */
+  unsigned share;                /* percent of a GPU's multiprocessors that its kernels keep to; 0: all */
+  const char *owner;             /* whose programs have that share together */
+  bool weigh;                    /* whether the warm-up measures what frames cost, unless a slot is spared */
 };
 
 /* Makes streams, buffers and events for `count` slots. The chain must outlive the program. NULL on error. */
@@ -251,6 +238,8 @@ bool gpu_program_graph(const struct gpu_program *program);
 /* After the warm-up: whether kernels make the copies. Any thread. */
 bool gpu_program_copies_by_kernel(const struct gpu_program *program);
 unsigned gpu_program_timed_one_in(const struct gpu_program *program);
+/* After the warm-up: whether frames may be given by ringing in options->mailbox instead of by gpu_submit(). Any thread. */
+bool gpu_program_is_rung(const struct gpu_program *program);
 
 /* Of a program that asked for a share. */
 struct gpu_share {
@@ -303,6 +292,10 @@ enum gpu_progress gpu_ask(struct gpu_program *program, unsigned slot, struct gpu
 /* [lane] Makes sure that wake() is called once the slot's frame is done, although it was submitted without `notify`. Ask once
  * more after arming: a frame that was done before may or may not wake. False: the device is dead. */
 bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error);
+
+/* [lane] Of a program that is rung: launches its kernel again where a frame would wait for that. PENDING: a frame is not done
+ * or was rung since the call before, or the kernel is there. DEAD: so is the device. */
+enum gpu_progress gpu_attend(struct gpu_program *program, struct gpu_error *error);
 
 /* When the frame passed each step, in ns of CLOCK_MONOTONIC as the device's anchor gives it, and for how long the steps served
  * it: a copy's service time excludes the wait for the copy before it on the same engine, and what the device takes to get from

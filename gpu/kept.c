@@ -9,6 +9,8 @@
 
 enum { ROOM = 16 };
 
+static _Thread_local const struct kept_file *offered;
+static _Thread_local unsigned offered_count;
 static struct kept_file *remembered;
 static unsigned remembered_count;
 
@@ -48,11 +50,29 @@ const struct kept_file *kept_find(const char *beginning) {
       return &remembered[i];
     }
   }
+  for (unsigned i = 0; i < offered_count; i++) {
+    if (strncmp(offered[i].path, beginning, strlen(beginning)) == 0) {
+      return &offered[i];
+    }
+  }
   return NULL;
+}
+
+unsigned kept_remembered(struct kept_file *list, unsigned count, unsigned most) {
+  for (unsigned i = 0; i < remembered_count; i++) {
+    count = kept_list(&remembered[i], list, count, most);
+  }
+  return count;
+}
+
+void kept_offer(const struct kept_file *list, unsigned count) {
+  offered = list;
+  offered_count = list ? count : 0;
 }
 
 int kept_open(const char *path, int flags, const struct kept_file *list, unsigned count) {
   const struct kept_file *file = find(list, count, path);
+  file = file ? file : find(offered, offered_count, path);
   file = file ? file : find(remembered, remembered_count, path);
   return file ? fcntl(file->descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
               : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);

@@ -35,5 +35,9 @@ void kept_remember(const char *path, int descriptor);
 /* The file that is remembered by a name with this beginning, or NULL. */
 const struct kept_file *kept_find(const char *beginning);
 void kept_forget(void);
+/* Adds those that are remembered to a list as kept_list() does. */
+unsigned kept_remembered(struct kept_file *list, unsigned count, unsigned most);
+/* Until it is called with NULL, this thread opens these files, before others of those names. They stay the caller's. */
+void kept_offer(const struct kept_file *list, unsigned count);
 
 #endif

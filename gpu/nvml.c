@@ -18,22 +18,7 @@ struct memory {
   unsigned long long total, available, used;
 };
 
-struct event {
-  device_handle device;
-  unsigned long long type, data; /* of an Xid its number */
-  unsigned gpu_instance, compute_instance;
-};
-
-enum {
-  SENSOR_GPU = 0,
-  CLOCK_SM = 1,
-  CLOCK_MEMORY = 2,
-  ERRORS_UNCORRECTED = 1,
-  SINCE_RESET = 0,
-  IS_TIMEOUT = 10,
-  GPU_IS_LOST = 15
-};
-enum { EVENT_XID = 8 };
+enum { SENSOR_GPU = 0, CLOCK_SM = 1, CLOCK_MEMORY = 2, ERRORS_UNCORRECTED = 1, SINCE_RESET = 0, GPU_IS_LOST = 15 };
 
 struct nvml {
   void *library;
@@ -48,13 +33,6 @@ struct nvml {
   /* NULL: the driver is too old, or the device has none of it. */
   int (*errors)(device_handle device, unsigned kind, unsigned since, unsigned long long *count);
   int (*rows)(device_handle device, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed);
-  int (*events_new)(void **events);
-  int (*events_free)(void *events);
-  int (*events_add)(device_handle device, unsigned long long types, void *events);
-  int (*events_wait)(void *events, struct event *event, unsigned ms);
-  void *events; /* NULL: nobody listens */
-  device_handle listened[NVML_MOST];
-  unsigned listened_count;
 };
 
 /* POSIX makes objects of functions that way; ISO C has none. */
@@ -67,10 +45,6 @@ static bool find_function(struct nvml *nvml, const char *name, void *function) {
 static bool find_functions(struct nvml *nvml) {
   (void)find_function(nvml, "nvmlDeviceGetTotalEccErrors", &nvml->errors);
   (void)find_function(nvml, "nvmlDeviceGetRemappedRows", &nvml->rows);
-  (void)find_function(nvml, "nvmlEventSetCreate", &nvml->events_new);
-  (void)find_function(nvml, "nvmlEventSetFree", &nvml->events_free);
-  (void)find_function(nvml, "nvmlDeviceRegisterEvents", &nvml->events_add);
-  (void)find_function(nvml, "nvmlEventSetWait_v2", &nvml->events_wait);
   return find_function(nvml, "nvmlInit_v2", &nvml->begin) && find_function(nvml, "nvmlShutdown", &nvml->end) &&
          find_function(nvml, "nvmlDeviceGetHandleByPciBusId_v2", &nvml->find) &&
          find_function(nvml, "nvmlDeviceGetUtilizationRates", &nvml->utilization) &&
@@ -94,9 +68,6 @@ struct nvml *nvml_open(void) {
 }
 
 struct nvml *nvml_close(struct nvml *nvml) {
-  if (nvml && nvml->events) {
-    nvml->events_free(nvml->events);
-  }
   if (nvml && nvml->end) {
     nvml->end();
   }
@@ -172,37 +143,4 @@ void nvml_add_trouble(const char *address, char *text, size_t size) {
     add_memory_trouble(nvml, device, text, size);
   }
   nvml_close(nvml);
-}
-
-bool nvml_listen(struct nvml *nvml, const char *const addresses[], unsigned count) {
-  bool any = false;
-  if (!nvml->events_new || !nvml->events_free || !nvml->events_add || !nvml->events_wait ||
-      nvml->events_new(&nvml->events) != 0) {
-    nvml->events = NULL;
-    return false;
-  }
-  nvml->listened_count = count;
-  for (unsigned i = 0; i < count; i++) {
-    any = (addresses[i][0] && nvml->find(addresses[i], &nvml->listened[i]) == 0 &&
-           nvml->events_add(nvml->listened[i], EVENT_XID, nvml->events) == 0) ||
-          any;
-  }
-  return any;
-}
-
-/* 43 and 45 are of channels that are ended because of something else. */
-static bool is_cause(unsigned long long xid) { return xid != 43 && xid != 45; }
-
-bool nvml_wait(const struct nvml *nvml, unsigned ms, struct nvml_error *error) {
-  struct event event = {0};
-  int status = nvml->events_wait(nvml->events, &event, ms);
-  error->device = NVML_NOBODY;
-  if (status == 0 && event.type == EVENT_XID && is_cause(event.data)) {
-    unsigned at = 0;
-    while (at < nvml->listened_count && nvml->listened[at] != event.device) {
-      at++;
-    }
-    *error = (struct nvml_error){.device = at < nvml->listened_count ? at : NVML_NOBODY, .xid = (unsigned)event.data};
-  }
-  return status == 0 || status == IS_TIMEOUT;
 }

@@ -7,13 +7,6 @@
 #ifndef FRAMED_CUDA
 static void cuda_expect(unsigned slots) { (void)slots; }
 
-static bool cuda_begin(const char *address) {
-  (void)address;
-  return false;
-}
-
-static void cuda_leave_environment(void) {}
-
 static bool cuda_usable(unsigned index, struct gpu_error *error) {
   gpu_error_set(error, 0, "build it again where nvcc (CUDA 12 or later) is installed, or set gpu.backend to cpu",
                 "device %u cannot be used: this build of framed has no CUDA backend", index);
@@ -33,15 +26,6 @@ static struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration
 #endif
 
 void gpu_expect(unsigned slots) { cuda_expect(slots); }
-
-/* The CPU backend's devices have no address. */
-void gpu_begin(const char *address) {
-  if (*address && cuda_begin(address)) {
-    gpu_note_begun();
-  }
-}
-
-void gpu_leave_environment(void) { cuda_leave_environment(); }
 
 static bool is_cuda(enum gpu_backend_choice choice) {
   return choice == GPU_BACKEND_CUDA || (choice == GPU_BACKEND_AUTO && gpu_nvidia_present("/dev"));
@@ -66,7 +50,6 @@ bool gpu_chain_runs(const struct gpu_chain *chain, enum gpu_backend_choice choic
 
 struct gpu_device *gpu_open_calibrated(enum gpu_backend_choice choice, unsigned index, unsigned workers,
                                        const struct gpu_calibration *known, struct gpu_error *error) {
-  gpu_await_left();
   return is_cuda(choice) ? cuda_open(index, known, error) : cpu_open(index, workers, error);
 }
 

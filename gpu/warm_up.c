@@ -136,9 +136,6 @@ static bool warm_up_slot(struct gpu_program *program, unsigned slot, struct gpu_
 
 bool gpu_program_warm_up(struct gpu_program *program, struct gpu_error *error) {
   const struct gpu_backend *backend = program->device->backend;
-  if (backend->warm_up) {
-    return backend->warm_up(program, error);
-  }
   for (unsigned slot = 0; slot < program->slot_count; slot++) {
     bool is_spared = (program->options.spared & 1U << slot) != 0;
     if (!is_spared && !warm_up_slot(program, slot, error)) {

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Holds the tree to its plan: what each room may include, and that no modules of the daemon use each other in a circle.
 
-    structure.py OBJECTS      (the folder of a build's objects, build/release/obj)
+    structure.py [OBJECTS [DAEMON]]      (the folder of a build's objects, build/release/obj; the program build/framed)
 
 A room is a folder of daemon/. It uses itself and the rooms before it in ROOMS; `private.h`, or a header that ends so, is for
-its own room alone. Tools use measure/ and wire/ of the daemon, nothing else; config/ and gpu/ use nothing of it; gpu/record/ uses
-only itself and gpu/format.h, so that a program can link it without the stages. Who uses whom
-is read from the #include lines, and between modules from the symbols of their objects, which no comment can hide. The files
-that HACKING.md names are there.
+its own room alone. Tools use measure/ and wire/ of the daemon, nothing else; config/ and gpu/ use nothing of it.
+
+The daemon computes no frame, so it includes only OF_GPU of gpu/ (plain records), and its program has no symbol of CUDA, of a
+model runtime or of a plugin loader. gpu/record/ is linked into both programs: it includes itself and FOR_RECORDS. gpu/serve/
+is the worker alone: nothing else includes it.
+
+Who uses whom is read from the #include lines, and between modules from the symbols of their objects, which no comment can
+hide. The files that HACKING.md names are there.
 """
 
 import fnmatch
@@ -16,8 +20,13 @@ import re
 import subprocess
 import sys
 
-ROOMS = ("wire", "measure", "base", "state", "frame", "source", "sink", "session", "client", "pipeline", "status", "server")
+ROOMS = ("wire", "measure", "base", "device", "state", "frame", "source", "sink", "session", "client", "pipeline", "status",
+         "server")
 FOR_TOOLS = ("wire", "measure")
+OF_GPU = ("gpu/gpu.h", "gpu/format.h", "gpu/kept.h", "gpu/priority.h", "gpu/model/model.h", "gpu/model/parts.h",
+          "gpu/model/operators.h", "gpu/record/*")
+FOR_RECORDS = ("gpu/format.h", "gpu/gpu.h", "gpu/model/model.h", "gpu/model/parts.h")
+FOREIGN = re.compile(r"(?:cuda[A-Z]|cu[A-Z]|Ort|dlm?open)")  # how symbols begin that only a worker may have
 GUIDE_LINES = 150
 MOST_CIRCLES = 3  # outside daemon/; each has its reason, with the word "circle", at the head of one of its files
 
@@ -41,8 +50,12 @@ def room(path):
 
 def wrong_include(file, included):
     """Why `file` may not include that, or None."""
-    if file.parts[:2] == ("gpu", "record") and file.parent != included.parent and str(included) != "gpu/format.h":
-        return "gpu/record/ uses only itself and gpu/format.h"
+    if file.parent != included.parent and file.parts[:2] == ("gpu", "record") and str(included) not in FOR_RECORDS:
+        return f"gpu/record/ uses only itself and {', '.join(FOR_RECORDS)}"
+    if file.parent != included.parent and included.parts[:2] == ("gpu", "serve"):
+        return "gpu/serve/ is the worker's alone"
+    if file.parts[0] == "daemon" and included.parts[0] == "gpu" and not any(fnmatch.fnmatch(included, of) for of in OF_GPU):
+        return f"of gpu/ the daemon uses only {', '.join(OF_GPU)}"
     if included.parts[0] != "daemon":
         return None if file.parts[0] != "config" or included.parts[0] == "config" else "config/ uses only itself"
     if file.parts[0] == "tools":
@@ -75,6 +88,18 @@ def symbols(objects):
         if name.startswith(("daemon/", "gpu/", "config/", "tools/")) and pathlib.Path(name).exists():
             found[name] = ({w[0] for w in words if w[1] in "TDBRVW"}, {w[0] for w in words if w[1] == "U"})
     return found
+
+
+def foreign_symbols(program):
+    """What the daemon's program defines or wants although only a worker may."""
+    names = set()
+    for table in ("--debug-syms", "--dynamic"):  # a stripped program has only the second
+        listed = subprocess.run(["nm", table, program], capture_output=True, text=True, check=True).stdout
+        names |= {line.split()[-1] for line in listed.splitlines()}
+    if not names:
+        yield f"{program}: nm finds no symbol in it"
+    for name in sorted(filter(FOREIGN.match, names)):
+        yield f"{program}: has {name}, which only framed-worker may have"
 
 
 def uses(found):
@@ -145,6 +170,8 @@ def main():
         wrong += [f"a circle without a reason at the head of a file: {' '.join(members)}" for members in outside
                   if not is_justified(members)]
         wrong += [f"{len(outside)} circles outside daemon/, and {MOST_CIRCLES} at most may be there"] if len(outside) > MOST_CIRCLES else []
+    if len(sys.argv) > 2:
+        wrong += foreign_symbols(pathlib.Path(sys.argv[2]))
     print("\n".join(wrong) or "structure: every room uses only those below it, and no modules of the daemon go round in a circle")
     sys.exit(1 if wrong else 0)
 

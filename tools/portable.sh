@@ -53,7 +53,7 @@ cat >README <<END
 framed for $(uname -m), with ${FRAMED_BACKENDS:-the CPU backend alone}. It needs Linux with ${needed/_/ } or later, and installs nothing.
 
 to                  copy                                          where
-run it              framed, framectl and lib/, side by side       any folder, such as /opt/framed
+run it              framed, framed-worker, framectl and lib/      any folder, such as /opt/framed, side by side
 configure it        framed.yaml (has every key; change it)        /etc/framed/framed.yaml
   then: /opt/framed/framed --check -c /etc/framed/framed.yaml, and without --check to start
 run it by systemd   framed.service                                /etc/systemd/system/

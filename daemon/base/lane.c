@@ -26,7 +26,9 @@ struct lane {
   bool stopped; /* the thread has ended */
   uv_loop_t loop;
   struct mailbox mailbox;
-  uv_async_t wake; /* stream callbacks */
+  uv_async_t wake;  /* from other threads */
+  struct bell bell; /* from workers */
+  uv_prepare_t prepare;
   uv_timer_t tick;
   uv_check_t check; /* turns run after the poll */
   uv_idle_t idle;   /* active while turns are due, so that the poll does not sleep */
@@ -122,8 +124,22 @@ static void stand_still(struct lane *lane) {
   }
 }
 
+static void on_bell(struct runner *runner) {
+  if (runner->lane) { /* else it joins later, and looks then */
+    lane_schedule(runner);
+  }
+}
+
+static void on_prepare(uv_prepare_t *prepare) {
+  struct lane *lane = prepare->data;
+  if (lane->scheduled == 0 && !bell_may_sleep(&lane->bell)) {
+    uv_idle_start(&lane->idle, on_idle);
+  }
+}
+
 static void on_check(uv_check_t *check) {
   struct lane *lane = check->data;
+  bell_hear(&lane->bell, on_bell);
   if (atomic_load(&lane->park_wanted)) {
     stand_still(lane);
     return;
@@ -177,17 +193,26 @@ static bool set_up_loop(struct lane *lane) {
     uv_loop_close(&lane->loop);
     return false;
   }
+  if (bell_open(&lane->bell, &lane->loop) != 0) {
+    mailbox_close(&lane->mailbox);
+    uv_run(&lane->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&lane->loop);
+    return false;
+  }
   if (uv_async_init(&lane->loop, &lane->wake, on_wake) != 0) {
+    bell_close(&lane->bell);
     mailbox_close(&lane->mailbox);
     uv_run(&lane->loop, UV_RUN_DEFAULT);
     uv_loop_close(&lane->loop);
     return false;
   }
   uv_timer_init(&lane->loop, &lane->tick);
+  uv_prepare_init(&lane->loop, &lane->prepare);
   uv_check_init(&lane->loop, &lane->check);
   uv_idle_init(&lane->loop, &lane->idle);
-  lane->wake.data = lane->tick.data = lane->check.data = lane->idle.data = lane;
+  lane->wake.data = lane->tick.data = lane->prepare.data = lane->check.data = lane->idle.data = lane;
   uv_timer_start(&lane->tick, on_tick, TICK_MS, TICK_MS);
+  uv_prepare_start(&lane->prepare, on_prepare);
   uv_check_start(&lane->check, on_check);
   beat(lane, clock_now());
   return true;
@@ -196,7 +221,9 @@ static bool set_up_loop(struct lane *lane) {
 static void lane_close_handles(struct lane *lane) {
   uv_close((uv_handle_t *)&lane->wake, NULL);
   uv_close((uv_handle_t *)&lane->tick, NULL);
+  uv_close((uv_handle_t *)&lane->prepare, NULL);
   uv_close((uv_handle_t *)&lane->check, NULL);
+  bell_close(&lane->bell);
   uv_close((uv_handle_t *)&lane->idle, NULL);
   mailbox_close(&lane->mailbox);
 }
@@ -223,6 +250,7 @@ struct lane *lane_new(unsigned index, struct failure *failure) {
     lane_close_handles(lane);
     uv_run(&lane->loop, UV_RUN_DEFAULT);
     uv_loop_close(&lane->loop);
+    bell_free(&lane->bell);
     free(lane);
     return NULL;
   }
@@ -251,9 +279,14 @@ struct lane *lane_free(struct lane *lane) {
   int status = uv_loop_close(&lane->loop);
   assert(status == 0);
   (void)status;
+  bell_free(&lane->bell);
   uv_sem_destroy(&lane->goes_on);
   free(lane);
   return NULL;
+}
+
+struct bell *lane_bell(struct lane *lane) {
+  return &lane->bell;
 }
 
 unsigned lane_index(const struct lane *lane) { return lane->index; }
@@ -394,6 +427,7 @@ void lane_leave(struct runner *runner) {
   if (runner->scheduled) {
     unschedule(lane, runner);
   }
+  bell_forget(&lane->bell, runner);
   runner->queue->joined--;
   *runner->link = runner->next;
   if (runner->next) {

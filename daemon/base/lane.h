@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "daemon/base/bell.h"
 #include "daemon/base/failure.h"
 #include "daemon/base/mailbox.h"
 #include "gpu/priority.h"
@@ -55,6 +56,9 @@ int64_t lane_heartbeat(const struct lane *lane);
 int64_t lane_processor_time(const struct lane *lane);
 /* From any thread: for how many ns its sessions have moved frames. */
 int64_t lane_work(const struct lane *lane);
+
+/* What workers ring when they have results for a runner of the lane. It must have left before the lane is freed. Any thread. */
+struct bell *lane_bell(struct lane *lane);
 
 /* -- parking, by one other thread ------------------------------------------------------------------------------- */
 

@@ -1,8 +1,12 @@
 #include "daemon/base/loop.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { ENOUGH_DESCRIPTORS = 12 };
 
 struct loop_timer {
   uv_timer_t handle; /* first: its close callback frees the whole */
@@ -30,6 +34,19 @@ struct job {
 
 static void on_closed(uv_handle_t *handle) { free(handle); }
 
+/* libuv aborts where it gets no descriptors for what it makes once. */
+static bool has_descriptors(void) {
+  int spare[ENOUGH_DESCRIPTORS];
+  int count = 0;
+  while (count < ENOUGH_DESCRIPTORS && (spare[count] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)) >= 0) {
+    count++;
+  }
+  for (int i = 0; i < count; i++) {
+    close(spare[i]);
+  }
+  return count == ENOUGH_DESCRIPTORS;
+}
+
 /* libuv 1.45 to 1.48 (Ubuntu 24.04) reads and writes files by io_uring. A request then needs no thread of the pool, whose
  * threads we count, and a stuck disk is not noticed. The kernel also starts a thread for each loop that polls for requests. */
 int loop_init(uv_loop_t *loop) {
@@ -38,7 +55,7 @@ int loop_init(uv_loop_t *loop) {
   if (!set || strcmp(set, "0") != 0) {
     putenv(without_rings); /* without memory libuv does as usual */
   }
-  return uv_loop_init(loop);
+  return has_descriptors() ? uv_loop_init(loop) : UV_EMFILE;
 }
 
 /* -- timers -------------------------------------------------------------------------------------------------- */

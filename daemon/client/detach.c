@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "daemon/base/formats.h"
 #include "daemon/base/log.h"
+#include "daemon/device/formats.h"
 
 enum { DEPARTURE_TEXT = 320 };
 

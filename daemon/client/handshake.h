@@ -13,9 +13,9 @@
 #include "daemon/base/failure.h"
 #include "daemon/client/peer.h"
 #include "daemon/client/refusals.h"
+#include "daemon/device/device.h"
 #include "daemon/wire/native.h"
 #include "daemon/wire/native_wire.h"
-#include "gpu/gpu.h"
 
 struct handshakes;
 

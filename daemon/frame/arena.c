@@ -71,10 +71,10 @@ static void *map_shared(int fd, size_t bytes) {
  * this with the memory, so it also holds for pages that come anew where a client has punched holes. Where there is one node, or
  * a filter of system calls refuses, pages come from wherever they come.
  */
-static void arena_place(const struct arena *arena, unsigned slots, const struct gpu_device *device) {
+static void arena_place(const struct arena *arena, unsigned slots, const struct device *device) {
   const size_t stride = arena->bytes / slots;
   for (unsigned slot = 0; device && slot < slots; slot++) {
-    const int node = gpu_node(device, slot);
+    const int node = device_node(device, slot);
     if (node >= 0 && node < MOST_NODES) {
       unsigned long nodes[MOST_NODES / WORD] = {0};
       nodes[(size_t)node / WORD] = 1UL << (size_t)node % WORD;
@@ -109,7 +109,7 @@ static bool arena_receive(const struct arena *arena, const char *name, struct fa
   return true;
 }
 
-static bool map(struct arena *arena, const char *name, unsigned slots, const struct gpu_device *device, bool is_new,
+static bool map(struct arena *arena, const char *name, unsigned slots, const struct device *device, bool is_new,
                 struct failure *failure) {
   void *base = map_shared(arena->fd, arena->bytes);
   if (base == MAP_FAILED) {
@@ -124,20 +124,19 @@ static bool map(struct arena *arena, const char *name, unsigned slots, const str
   return arena_receive(arena, name, failure);
 }
 
-static bool arena_pin(struct arena *arena, const char *name, struct gpu_device *device, struct failure *failure) {
+static bool arena_pin(struct arena *arena, const char *name, struct device *device, struct failure *failure) {
   struct gpu_error error = {0};
   if (!device) {
     return true;
   }
-  if (!gpu_pin(device, arena->base, arena->bytes, &error)) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "cannot pin %zu bytes for '%s': %s", arena->bytes, name,
-                       error.text);
+  if (!device_pin(device, arena->fd, arena->base, arena->bytes, &error)) {
+    return device_failure(failure, &error, "cannot pin %zu bytes for '%s'", arena->bytes, name);
   }
   arena->device = device;
   return true;
 }
 
-bool arena_make(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, struct gpu_device *device,
+bool arena_make(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, struct device *device,
                 struct failure *failure) {
   *arena = ARENA_NONE;
   arena->bytes = arena_bytes(frame_bytes, slots);
@@ -157,7 +156,7 @@ static bool is_sealed(const struct arena *arena, const char *name, struct failur
                              name, arena->bytes);
 }
 
-bool arena_adopt(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, int fd, struct gpu_device *device,
+bool arena_adopt(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, int fd, struct device *device,
                  struct failure *failure) {
   *arena = (struct arena){.fd = fd, .bytes = arena_bytes(frame_bytes, slots)};
   bool adopted = is_sealed(arena, name, failure) && map(arena, name, slots, device, false, failure) &&
@@ -181,7 +180,7 @@ int arena_open(const struct arena *arena, int access, struct failure *failure) {
 
 static void unmap(struct arena *arena) {
   if (arena->device) {
-    gpu_unpin(arena->device, arena->base, arena->bytes);
+    device_unpin(arena->device, arena->base, arena->bytes);
   }
   if (arena->base) {
     munmap(arena->base, arena->bytes);

@@ -8,13 +8,13 @@
 #define FRAMED_FRAME_ARENA_H
 
 #include "daemon/base/failure.h"
-#include "gpu/gpu.h"
+#include "daemon/device/device.h"
 
 struct arena {
   int fd; /* -1: none */
   unsigned char *base;
   size_t bytes;
-  struct gpu_device *device; /* that has it registered, or NULL */
+  struct device *device; /* that has it registered, or NULL */
 };
 
 #define ARENA_NONE ((struct arena){.fd = -1})
@@ -25,10 +25,10 @@ size_t arena_stride(size_t frame_bytes);
 size_t arena_bytes(size_t frame_bytes, unsigned slots);
 
 /* Of `slots` slots. `device` NULL: memory that no device gets to see. */
-bool arena_make(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, struct gpu_device *device,
+bool arena_make(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, struct device *device,
                 struct failure *failure);
 /* The same in memory that another process image made: `fd` is taken over, and must be sealed and of that size. */
-bool arena_adopt(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, int fd, struct gpu_device *device,
+bool arena_adopt(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, int fd, struct device *device,
                  struct failure *failure);
 /* Another descriptor of the memory, for somebody else, with an access of its own (O_RDONLY, O_RDWR). -1 if there is none. */
 int arena_open(const struct arena *arena, int access, struct failure *failure);

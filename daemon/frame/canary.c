@@ -22,11 +22,12 @@ enum { SHORT_NAP_NS = 50000, LONG_NAP_NS = 2000000, PATIENT_LOOKS = 100 };
 
 struct canary {
   struct canary_setup setup;
-  struct gpu_chain *chain;
-  struct gpu_program *program;
+  struct device_chain *chain;
+  struct device_program *program;
   struct arena memory; /* a page for the input, one for the output */
   unsigned char *input, *output;
   uint64_t flights;
+  unsigned generation; /* of the device, at the last flight */
   pthread_t thread;
   bool has_thread;
   sem_t wanted;
@@ -65,9 +66,9 @@ static bool canary_wait(struct canary *canary, int64_t patience, struct gpu_erro
     int64_t now = clock_now();
     began += now - before > STANDSTILL ? now - before : 0;
     before = now;
-    enum gpu_progress progress = gpu_ask(canary->program, 0, error);
-    if (progress != GPU_PENDING) {
-      return progress == GPU_DONE;
+    enum gpu_progress progress = device_ask(canary->program, 0, error);
+    if (progress != GPU_PENDING || device_generation(canary->setup.device) != canary->generation) {
+      return progress != GPU_DEAD; /* of another worker nothing is known yet, and nothing bad */
     }
     if (canary_is_late(canary, began, patience, now)) {
       *error = (struct gpu_error){.stage = -1};
@@ -85,10 +86,13 @@ static bool fly(struct canary *canary, int64_t patience, struct gpu_error *error
     canary->input[i] = sample(canary->flights, i);
   }
   memset(canary->output, 0, SIZE); /* which no sample makes */
+  canary->generation = device_generation(canary->setup.device);
   int64_t began = clock_now();
   atomic_store(&canary->sent, began);
-  if (!gpu_submit(canary->program, 0, &frame, error) || !canary_wait(canary, patience, error) ||
-      !canary_compare(canary, error)) {
+  if (!device_submit(canary->program, 0, &frame, error) || !canary_wait(canary, patience, error)) {
+    return false;
+  }
+  if (device_generation(canary->setup.device) == canary->generation && !canary_compare(canary, error)) {
     return false;
   }
   canary->flights++;
@@ -109,11 +113,11 @@ static void *canary_run(void *argument) {
     }
     if (!fly(canary, atomic_load(&canary->patience), &error)) {
       snprintf(canary->text, sizeof canary->text, "the canary on device %u failed: %s", canary->setup.number, error.text);
-      gpu_abandon(canary->setup.device, canary->text); /* so that nobody waits for it; a first reason stays */
+      device_abandon(canary->setup.device, canary->text); /* so that nobody waits for it; a first reason stays */
       atomic_store(&canary->failed, true);
-      return NULL;
+    } else {
+      atomic_store(&canary->patience, WITHOUT_PATIENCE);
     }
-    atomic_store(&canary->patience, WITHOUT_PATIENCE);
   }
 }
 
@@ -131,11 +135,12 @@ static bool make_chain(struct canary *canary, struct failure *failure) {
       .stage = stage_about_find("affine"),
       .values = {{.given = true, .count = 1, .numbers = {SCALE}}, {.given = true, .count = 1, .numbers = {OFFSET}}},
   };
-  canary->chain = gpu_chain_new(&format, &affine, 1, &error);
+  canary->chain = device_chain_new(canary->setup.device, GPU_BACKEND_AUTO, &format, &affine, 1, &error);
   return canary->chain || gpu_failure(canary, &error, failure);
 }
 
 static bool canary_make_program(struct canary *canary, struct failure *failure) {
+  static const struct device_caller nobody = {.lane = NULL};
   static const struct gpu_options options = {.graph = GPU_GRAPH_OFF, .timed_one_in = GPU_TIMED_NEVER, .order = GPU_ORDER_OFF};
   char name[64];
   struct gpu_error error = {0};
@@ -146,12 +151,12 @@ static bool canary_make_program(struct canary *canary, struct failure *failure) 
   canary->input = canary->memory.base;
   canary->output = canary->memory.base + arena_stride(SIZE);
   const struct gpu_buffers buffers = {.input = canary->input, .output = canary->output};
-  canary->program = gpu_program_new(canary->setup.device, canary->chain, &buffers, 1, &options, &error);
-  if (!canary->program || !gpu_program_warm_up(canary->program, &error)) {
+  canary->program = device_program_new(canary->setup.device, canary->chain, &buffers, 1, &options, true, &nobody, &error);
+  if (!canary->program) {
     return gpu_failure(canary, &error, failure);
   }
   if (!fly(canary, FIRST_PATIENCE, &error)) {
-    gpu_abandon(canary->setup.device, error.text); /* so that nobody waits for it */
+    device_abandon(canary->setup.device, error.text); /* so that nobody waits for it */
     return gpu_failure(canary, &error, failure);
   }
   return true;
@@ -197,15 +202,23 @@ struct canary *canary_free(struct canary *canary) {
     sem_post(&canary->wanted);
     pthread_join(canary->thread, NULL);
   }
-  gpu_program_free(canary->program);
+  device_program_free(canary->program);
   arena_drop(&canary->memory);
-  gpu_chain_free(canary->chain);
+  device_chain_free(canary->chain);
   sem_destroy(&canary->wanted);
   free(canary);
   return NULL;
 }
 
 /* -- for others --------------------------------------------------------------------------------------------------- */
+
+void canary_revive(struct canary *canary) {
+  if (atomic_load(&canary->failed)) {
+    atomic_store(&canary->returned, clock_now());
+    atomic_store(&canary->patience, WITHOUT_PATIENCE);
+    atomic_store(&canary->failed, false);
+  }
+}
 
 void canary_send(struct canary *canary, int64_t patience_ns) {
   int64_t none = WITHOUT_PATIENCE;

@@ -12,13 +12,13 @@
 #include <stdatomic.h>
 
 #include "daemon/base/failure.h"
-#include "gpu/gpu.h"
+#include "daemon/device/device.h"
 
 struct canary;
 
 struct canary_setup {
-  struct gpu_device *device; /* outlives the canary */
-  unsigned number;           /* of the device */
+  struct device *device; /* outlives the canary */
+  unsigned number;       /* of the device */
   /* When a frame last came back from it, CLOCK_MONOTONIC ns: a canary may have to wait behind frames. */
   const _Atomic int64_t *completion;
 };
@@ -30,6 +30,9 @@ struct canary *canary_free(struct canary *canary);
 
 /* [control loop] Sends it, unless it is under way. It has failed if it takes longer than `patience_ns`. */
 void canary_send(struct canary *canary, int64_t patience_ns);
+
+/* [control loop] The device has another worker: one that has failed can be sent again. */
+void canary_revive(struct canary *canary);
 
 struct canary_view {
   bool under_way;

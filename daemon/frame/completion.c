@@ -8,7 +8,7 @@ enum { OTHERS_EXCUSE = 5 };
 static void record_times(struct flow *flow, struct slot *slot, int64_t now) {
   struct histogram *steps = flow->account->steps;
   struct gpu_times *times = &slot->frame.device;
-  if (!gpu_times(flow->program, slot->index, times)) {
+  if (!device_times(flow->program, slot->index, times)) {
     return;
   }
   histogram_record(&steps[STEP_GPU_WAIT],
@@ -32,8 +32,8 @@ static void complete(struct flow *flow, struct slot *slot, int64_t now) {
       retry_pass(flow->retry, true);
     }
   }
-  const char *refusal = gpu_refusal(flow->program, slot->index);
-  if (gpu_late(flow->program, slot->index)) {
+  const char *refusal = device_refusal(flow->program, slot->index);
+  if (device_late(flow->program, slot->index)) {
     flow_drop(flow, slot, FATE_LATE, now);
   } else if (refusal) { /* the result of a frame that a stage could not compute is none */
     flow->refused = true;
@@ -52,22 +52,19 @@ static void complete(struct flow *flow, struct slot *slot, int64_t now) {
   }
   atomic_store_explicit(flow_device(flow, slot)->completion, now, memory_order_relaxed);
   flow->active = now;
-  flow->armed = false;
 }
 
-static enum gpu_progress completion_ask(struct flow *flow, const struct slot *slot) {
-  flow_enter_device(flow);
-  enum gpu_progress progress = gpu_ask(flow->program, slot->index, &flow->device_error);
-  flow_leave_device(flow);
-  return progress;
+/* A frame that runs again is to leave before those that came after it and were on other devices. */
+static bool is_overtaken(const struct flow *flow, const struct slot *slot) {
+  const struct slot *ready = slot_oldest(&flow->ring, SLOT_READY);
+  return ready && ready->frame.again && slot_is_older(ready, slot);
 }
 
 bool completion_turn(struct flow *flow) {
   bool moved = false;
   struct slot *slot = slot_oldest(&flow->ring, SLOT_RUNNING);
-  while (slot && !flow->device_dead) {
-    bool asks = flow->spin && !moved;
-    enum gpu_progress state = asks ? completion_ask(flow, slot) : gpu_told(flow->program, slot->index);
+  while (slot && !flow->device_dead && !is_overtaken(flow, slot)) {
+    enum gpu_progress state = device_ask(flow->program, slot->index, &flow->device_error);
     if (state == GPU_DEAD) {
       flow_lose_device(flow, slot);
     }
@@ -95,8 +92,7 @@ bool completion_check(struct flow *flow, int64_t timeout_ns, int64_t now) {
   if (!slot || flow->device_dead) {
     return false;
   }
-  /* Whether a frame is done is not taken from this answer: its callback may still be on its way. */
-  enum gpu_progress state = completion_ask(flow, slot);
+  enum gpu_progress state = device_ask(flow->program, slot->index, &flow->device_error);
   if (state == GPU_DEAD) {
     flow_lose_device(flow, slot);
     return false;
@@ -109,7 +105,7 @@ bool completion_check(struct flow *flow, int64_t timeout_ns, int64_t now) {
   } else if (state == GPU_PENDING && now - own > OTHERS_EXCUSE * timeout_ns) {
     say_hang(flow, slot, "only others' completions", OTHERS_EXCUSE * timeout_ns);
   }
-  return state == GPU_DONE && gpu_told(flow->program, slot->index) == GPU_DONE;
+  return state == GPU_DONE;
 }
 
 unsigned completion_fail(struct flow *flow, int64_t now) {
@@ -120,20 +116,4 @@ unsigned completion_fail(struct flow *flow, int64_t now) {
     failed++;
   }
   return failed;
-}
-
-bool completion_arm(struct flow *flow) {
-  struct slot *slot = slot_oldest(&flow->ring, SLOT_RUNNING);
-  if (!slot || flow->armed || flow->device_dead) {
-    return true;
-  }
-  flow_enter_device(flow);
-  bool armed = gpu_arm(flow->program, slot->index, &flow->device_error);
-  flow_leave_device(flow);
-  if (!armed) {
-    flow_lose_device(flow, slot);
-    return false;
-  }
-  flow->armed = true;
-  return false;
 }

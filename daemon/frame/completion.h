@@ -20,7 +20,4 @@ bool completion_check(struct flow *flow, int64_t timeout_ns, int64_t now);
 /* After device_dead: frames on the device get the fate `gpu_fault`. Returns how many. */
 unsigned completion_fail(struct flow *flow, int64_t now);
 
-/* spin, before the lane sleeps: makes sure the oldest running frame will wake it. True: sleep, false: look again. */
-bool completion_arm(struct flow *flow);
-
 #endif

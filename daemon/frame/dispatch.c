@@ -33,10 +33,13 @@ static void dispatch_submit(struct flow *flow, struct slot *slot, int64_t now) {
   slot->frame.stream = slot->index;
   slot->frame.stages = flow->stages;
   slot_move(&flow->ring, slot, SLOT_RUNNING);
+  if (frame.again) { /* younger ones may be on other devices */
+    slot_ring_order(&flow->ring);
+  }
   view->submitted++;
   histogram_record(&flow->account->steps[STEP_QUEUE], slot->frame.dispatched - slot->frame.complete);
   flow_enter_device(flow);
-  bool submitted = gpu_submit(flow->program, slot->index, &frame, &flow->device_error);
+  bool submitted = device_submit(flow->program, slot->index, &frame, &flow->device_error);
   flow_leave_device(flow);
   if (!submitted) {
     flow_lose_device(flow, slot); /* this frame is running, too, as far as anybody may know */
@@ -70,9 +73,10 @@ static bool is_admitted(struct flow *flow, const struct slot *slot) {
 
 bool dispatch_turn(struct flow *flow, int64_t now) {
   bool moved = false;
+  flow->device_awaited = flow->device_awaited && !device_serves(flow->program);
   struct slot *slot;
   while ((slot = slot_oldest(&flow->ring, SLOT_READY)) && flow_taken(flow) < flow->depth && !flow->device_dead &&
-         !flow->withheld) {
+         !flow->device_awaited && !flow->withheld) {
     if (dispatch_is_late(flow, &slot->frame, now)) {
       dispatch_drop(flow, slot, FATE_LATE, now);
     } else if (flow->retry && !is_admitted(flow, slot)) {

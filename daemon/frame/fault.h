@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gpu/gpu.h"
+#include "daemon/device/device.h"
 
 enum { NO_DEVICE = 0xFFFF };
 enum { FAULT_LIST = 256, FAULT_TEXT = 1024 };
@@ -18,6 +18,7 @@ struct fault {
   unsigned device;      /* or NO_DEVICE: it is not known */
   const char *pipeline; /* one of whose sessions saw it, or NULL: the daemon's own check-up did */
   struct gpu_error error;
+  unsigned generation;         /* of the device: which of its workers it was */
   unsigned frames;             /* of that session on the device, */
   uint64_t epoch, first, last; /* their names: the epoch of the first, and the numbers, */
   char stages[FAULT_LIST];     /* and "convert, motion", of its chain */

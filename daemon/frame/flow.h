@@ -32,7 +32,8 @@ struct flow_device {
   _Atomic int64_t *completion;    /* CLOCK_MONOTONIC ns of its last completion, of whatever session */
   const _Atomic int64_t *slowest; /* ns that the slowest session's frame took there in its warm-up; NULL: not known */
   struct retry *retry;            /* all devices' */
-  unsigned *producers;            /* the control loop's: who is connected to sessions there */
+  struct device *device;
+  unsigned *producers; /* the control loop's: who is connected to sessions there */
 };
 
 /* Stages that take the place of others have the next number, and a result may wait in spite of as many changes. */
@@ -41,7 +42,7 @@ enum { FLOW_STAGES = 16 };
 struct flow {
   struct slot_ring ring;
   struct account *account;
-  struct gpu_program *program;
+  struct device_program *program;
   const struct flow_device *devices; /* slot i belongs to device i modulo device_count */
   unsigned device_count;
   unsigned stages;                  /* the number of those that the program runs */
@@ -56,10 +57,10 @@ struct flow {
   int64_t deadline_ns; /* 0: none */
   bool spin;           /* completion: spin or persistent */
   bool asks_by_calls;  /* completion: spin: each look at the device takes a call to it */
-  bool armed;          /* with it: the oldest running frame will wake the lane */
   bool restart_owed;   /* the first frame of a producer was dropped before the device had it */
-  bool device_dead;
-  unsigned lost; /* the number of that device */
+  bool device_dead;    /* frames there are lost until the device gets another worker, */
+  bool device_awaited; /* which READY frames wait for */
+  unsigned lost;       /* the number of that device */
   struct gpu_error device_error;
   bool refused;                    /* a stage could not compute a frame since that was told last, */
   struct frame_name refused_frame; /* this one, */

@@ -10,15 +10,15 @@ static bool knows(const struct retry *retry, const struct lane *lane) {
   return at < retry->count;
 }
 
-unsigned retry_suspect(struct slot_ring *ring, bool failed, bool alone) {
-  const unsigned running = slot_count(ring, SLOT_RUNNING);
-  for (unsigned i = 0; i < running; i++) {
-    struct frame *frame = &slot_at(ring, SLOT_RUNNING, i)->frame;
-    frame->again = true;
-    frame->suspect |= failed;
-    frame->failures += failed && alone;
-  }
-  return running;
+void retry_suspect(struct frame *frame, bool failed, bool alone) {
+  frame->again = true;
+  frame->suspect |= failed;
+  frame->failures += failed && alone;
+}
+
+void retry_restart(struct retry *retry) {
+  atomic_store(&retry->suspects, 0);
+  atomic_store(&retry->busy, false);
 }
 
 bool retry_join(struct retry *retry, struct lane *lane, const struct slot_ring *ring) {

@@ -1,9 +1,11 @@
 /*
  * A retry: after a device has failed, the frames that may have done it run again one at a time, so that the one that makes a
- * device fail is found out. Until all have passed, nothing else runs on any device: the driver ends all devices of a process
- * with one of them, so that a frame beside the suspected one would be lost to it, or be taken for it.
+ * device fail is found. Until all have passed, the sessions on that device run nothing else: a frame beside the suspected one
+ * would be lost with the worker, or be taken for it. Sessions on other devices go on.
  *
- * It is shared by all sessions. Their lanes are made known before they start, and outlive every session, which may be gone by
+ * Where another image of the program went on after a fault, all sessions take part, on all devices.
+ *
+ * All sessions share one retry. Their lanes are made known before they start, and outlive every session, which may be gone by
  * the end of a retry; from then on lanes only change its counters.
  */
 #ifndef FRAMED_FRAME_RETRY_H
@@ -21,9 +23,11 @@ struct retry { /* all zero: nobody is suspected */
   unsigned count;
 };
 
-/* [no lane runs] Frames of a session on devices that are lost with their process will run again; if one has `failed` they are
- * suspected, `alone` if there was no other. Gives how many these are. */
-unsigned retry_suspect(struct slot_ring *ring, bool failed, bool alone);
+/* [no lane runs] The frame was on a device that is lost, and will run again; if that has `failed` it is suspected, `alone` if
+ * no other was there. */
+void retry_suspect(struct frame *frame, bool failed, bool alone);
+/* [no lane runs] Nobody is suspected so far: before sessions join once more. */
+void retry_restart(struct retry *retry);
 /* A session on that lane takes part, with its suspected frames. Before any lane starts; false if there is no memory. */
 bool retry_join(struct retry *retry, struct lane *lane, const struct slot_ring *ring);
 /* After the lanes. */

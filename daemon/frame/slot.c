@@ -140,6 +140,8 @@ static bool is_older(const struct frame *one, const struct frame *other) {
   return one->producer != other->producer ? one->producer < other->producer : one->sequence < other->sequence;
 }
 
+bool slot_is_older(const struct slot *slot, const struct slot *other) { return is_older(&slot->frame, &other->frame); }
+
 void slot_ring_order(struct slot_ring *ring) {
   memset(ring->queues, 0, sizeof ring->queues);
   for (unsigned i = 0; i < ring->count; i++) {

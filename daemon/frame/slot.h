@@ -15,10 +15,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/device/device.h"
 #include "daemon/measure/ledger.h"
 #include "daemon/wire/native_wire.h"
 #include "daemon/wire/protocol.h"
-#include "gpu/gpu.h"
 
 enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_RUNNING, SLOT_DONE, SLOT_EMITTING, SLOT_FAILED, SLOT_STATES };
 
@@ -108,6 +108,8 @@ bool frame_is_sound(const struct frame *frame);
 /* Takes states and frames from the ring of a process before this one. Frames that were on the device, which is lost with that
  * process, are READY again; one whose fate was just being told has none of its own to wait for. False: it makes no sense. */
 bool slot_ring_adopt(struct slot_ring *ring, const struct slot_ring *left);
+/* Whether its frame came before the other one's. */
+bool slot_is_older(const struct slot *slot, const struct slot *other);
 /* Puts each slot on the queue of its state, in the order of frames. */
 void slot_ring_order(struct slot_ring *ring);
 

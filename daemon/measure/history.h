@@ -1,6 +1,6 @@
 /*
- * The history: what is known of all process images that were this daemon one after the other: how often one followed
- * another, why, and for how long nothing moved.
+ * The history: how often a worker was replaced after a fault, and how often one process image of this daemon followed another;
+ * why, and for how long nothing moved. It passes from image to image.
  */
 #ifndef FRAMED_MEASURE_HISTORY_H
 #define FRAMED_MEASURE_HISTORY_H

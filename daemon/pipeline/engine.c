@@ -96,26 +96,18 @@ void engine_unpark(struct engine *engine) {
   }
 }
 
-/* Frames wait for a worker of the CPU backend, and for a thread that puts batches on a GPU, as they do for a lane. */
-static void on_thread(void *context, pthread_t thread) {
-  struct failure failure;
-  if (!realtime_apply(context, thread, &failure)) {
-    log_event(LOG_FAILED, NULL, "a worker has no more priority than other threads: %s", failure.text);
-  }
-}
-
 /* -- both ---------------------------------------------------------------------------------------------------- */
 
-struct engine *engine_open(const struct config *config, const struct engine *left, struct failure *failure) {
+struct engine *engine_open(const struct config *config, const struct engine *left, bool hurries, struct failure *failure) {
   struct engine *engine = image_new(IMAGE_ENGINE, sizeof *engine);
   if (!engine) {
     engine_out_of_memory(failure);
     return NULL;
   }
+  engine->hurries = hurries;
   engine->realtime = config->realtime;
   engine->realtime.processors = (struct config_processors){0}; /* where a lane may spin for ever */
   engine->realtime.priority -= engine->realtime.priority > 1;  /* a lane that wakes up goes first */
-  gpu_on_thread(on_thread, &engine->realtime);
   if (!realtime_check(&config->realtime, failure) || !realtime_lock(&config->realtime, failure) ||
       !engine_open_devices(engine, config, left, failure) || !open_lanes(engine, config, failure)) {
     return engine_close(engine);
@@ -127,7 +119,6 @@ struct engine *engine_close(struct engine *engine) {
   if (!engine) {
     return NULL;
   }
-  gpu_on_thread(NULL, NULL);
   for (unsigned i = 0; i < engine->lane_count; i++) {
     lane_stop(engine->lanes[i]);
   }

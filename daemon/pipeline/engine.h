@@ -10,10 +10,10 @@
 #include "config/config.h"
 #include "daemon/base/lane.h"
 #include "daemon/base/processors.h"
+#include "daemon/device/device.h"
 #include "daemon/frame/fault.h"
 #include "daemon/frame/flow.h"
 #include "daemon/measure/overlap.h"
-#include "gpu/gpu.h"
 
 struct engine;
 
@@ -35,20 +35,19 @@ extern const char *const engine_absence_names[];
 /* Opens the devices that the configuration names, but for those that are left out, then starts the lanes. `left`: where the
  * engine of the process before lay, which knew something about them; or NULL. A device that cannot be opened is left out, if
  * every pipeline has another one. Blocks. NULL on error. */
-struct engine *engine_open(const struct config *config, const struct engine *left, struct failure *failure);
-/* Before an orderly end: what was measured of the devices is for the next process to know, and how many slots are to be on
- * each. */
-void engine_keep(struct engine *engine, const struct config *config);
+struct engine *engine_open(const struct config *config, const struct engine *left, bool hurries, struct failure *failure);
+/* Everything runs: nothing needs to hurry any more. */
+void engine_calm(struct engine *engine);
+/* Before an orderly end: what was measured of the devices is for the next process to know. */
+void engine_keep(struct engine *engine);
 /* What `left`, the engine of the process before, knows of devices that are left out is what this one knows: for the next image,
  * which takes it up once more. */
 bool engine_keep_absents(const struct engine *engine, const struct engine *left);
-/* Begins with the devices of the engine that lay at that address in the process before, while there is one thread. */
-void engine_begin(const struct engine *address);
 /* Ends the lanes and closes the devices; nothing may be left on them. NULL is fine; returns NULL. */
 struct engine *engine_close(struct engine *engine);
 
 /* NULL if it was not opened at the start. */
-struct gpu_device *engine_device(const struct engine *engine, unsigned index);
+struct device *engine_device(const struct engine *engine, unsigned index);
 /* Where the lanes note the time of that device's last completion (CLOCK_MONOTONIC ns); NULL if it was not opened. */
 _Atomic int64_t *engine_completion(const struct engine *engine, unsigned index);
 /* What a frame of the slowest pipeline on that device took in its warm-up, for the lanes; 0: not known. */
@@ -59,7 +58,7 @@ double *engine_served(const struct engine *engine, unsigned index);
 struct processors *engine_processors(struct engine *engine);
 /* What all devices together have of the host's and of their own memory. */
 void engine_usage(const struct engine *engine, struct gpu_usage *usage);
-struct gpu_device *engine_main_device(const struct engine *engine); /* gpu.device, or else the first */
+struct device *engine_main_device(const struct engine *engine); /* gpu.device, or else the first */
 /* How many were opened, and the number of each. */
 unsigned engine_devices(const struct engine *engine);
 /* Producers that are connected to sessions on it. */
@@ -67,9 +66,6 @@ unsigned engine_producers(const struct engine *engine, unsigned index);
 unsigned engine_device_number(const struct engine *engine, unsigned index);
 /* The number of one that has failed, and is of no more use to this process; NO_DEVICE: none has. */
 unsigned engine_lost(const struct engine *engine);
-/* Which device is at fault where that one failed, or NO_DEVICE: one of several that the driver blames, of which `text` then
- * says so as well, or that one. May wait some ms. */
-unsigned engine_at_fault(const struct engine *engine, unsigned lost, char *text, size_t size);
 
 /* -- devices that are left out -- */
 
@@ -88,9 +84,9 @@ void engine_take_back(struct engine *engine, unsigned number);
 
 /* -- sessions on devices -- */
 
-struct engine_place {        /* of one session */
-  struct gpu_device *device; /* its own, or several that are joined */
-  unsigned count;            /* of those */
+struct engine_place {    /* of one session */
+  struct device *device; /* its own, or several that are joined */
+  unsigned count;        /* of those */
   struct flow_device on[GPU_MAX_SLOTS];
 };
 

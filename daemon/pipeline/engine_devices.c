@@ -5,23 +5,23 @@
  * again. Nothing is moved while frames run. Whoever leaves a device out or takes it back lets another process follow, which
  * places all sessions anew on what is there, with their frames.
  */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/base/formats.h"
 #include "daemon/base/log.h"
+#include "daemon/device/formats.h"
 #include "daemon/measure/clock.h"
 #include "daemon/pipeline/private.h"
 #include "daemon/state/image.h"
-#include "gpu/blame.h"
-#include "gpu/nvml.h"
 
 const char *const engine_absence_names[] = {[ENGINE_DRAINED] = "drained", [ENGINE_FAILED] = "failed"};
 
 bool engine_failure(struct failure *failure, const struct gpu_error *error) {
-  return failure_set(failure, error->no_device ? EXIT_STATUS_NO_GPU : EXIT_STATUS_INTERNAL, error->remedy, "%s", error->text);
+  return error->no_device ? failure_set(failure, EXIT_STATUS_NO_GPU, error->remedy, "%s", error->text)
+                          : device_failure(failure, error, NULL);
 }
 
 /* -- questions -------------------------------------------------------------------------------------------------------- */
@@ -35,7 +35,7 @@ struct opened *engine_find_opened(const struct engine *engine, unsigned index) {
   return NULL;
 }
 
-struct gpu_device *engine_device(const struct engine *engine, unsigned index) {
+struct device *engine_device(const struct engine *engine, unsigned index) {
   const struct opened *opened = engine_find_opened(engine, index);
   return opened ? opened->device : NULL;
 }
@@ -59,28 +59,17 @@ struct retry *engine_retry(struct engine *engine) {
   return &engine->retry;
 }
 
-struct gpu_device *engine_main_device(const struct engine *engine) {
+struct device *engine_main_device(const struct engine *engine) {
   return engine->devices[0].device;
 }
 
 unsigned engine_lost(const struct engine *engine) {
   for (unsigned i = 0; i < engine->device_count; i++) {
-    if (gpu_is_lost(engine->devices[i].device)) {
+    if (device_is_lost(engine->devices[i].device)) {
       return engine->devices[i].index;
     }
   }
   return NO_DEVICE;
-}
-
-unsigned engine_at_fault(const struct engine *engine, unsigned lost, char *text, size_t size) {
-  char seen[GPU_TEXT];
-  unsigned number, xid;
-  if (!engine->blame || !blame_ask(engine->blame, &number, &xid) || number == lost || !engine_device(engine, number)) {
-    return lost;
-  }
-  snprintf(seen, sizeof seen, "%s", text);
-  snprintf(text, size, "the driver blames device %u (Xid %u), with which all of this process end: %s", number, xid, seen);
-  return number;
 }
 
 unsigned engine_devices(const struct engine *engine) { return engine->device_count; }
@@ -96,7 +85,7 @@ void engine_usage(const struct engine *engine, struct gpu_usage *usage) {
   *usage = (struct gpu_usage){0};
   for (unsigned i = 0; i < engine->device_count; i++) {
     struct gpu_usage one;
-    gpu_usage(engine->devices[i].device, &one);
+    device_usage(engine->devices[i].device, &one);
     usage->pinned += one.pinned;
     usage->allocated += one.allocated;
   }
@@ -104,7 +93,7 @@ void engine_usage(const struct engine *engine, struct gpu_usage *usage) {
 
 bool engine_anchor(struct engine *engine, struct gpu_error *error) {
   for (unsigned i = 0; i < engine->device_count; i++) {
-    if (!gpu_anchor(engine->devices[i].device, error)) {
+    if (!device_lives(engine->devices[i].device, error)) {
       return false;
     }
   }
@@ -166,11 +155,11 @@ const struct engine_absent *engine_find_absent(const struct engine *engine, unsi
 }
 
 void engine_leave_out(struct engine *engine, unsigned number, enum engine_absence why, const char *text) {
-  const struct gpu_device *device = engine_device(engine, number);
+  const struct device *device = engine_device(engine, number);
   engine_take_back(engine, number);
   struct engine_absent *absent = &engine->absents[engine->absent_count++];
   *absent = (struct engine_absent){.number = number, .why = why, .since = clock_now()};
-  snprintf(absent->name, sizeof absent->name, "%s", device ? gpu_device_name(device) : "");
+  snprintf(absent->name, sizeof absent->name, "%s", device ? device_name(device) : "");
   snprintf(absent->text, sizeof absent->text, "%s", text);
 }
 
@@ -216,19 +205,6 @@ bool engine_keep_absents(const struct engine *engine, const struct engine *addre
   return left;
 }
 
-/* Of what makes no sense the devices are opened later, or not at all. */
-void engine_begin(const struct engine *address) {
-  const struct engine *left = image_left_at(address, IMAGE_ENGINE, sizeof *left);
-  bool sound = left && left->absent_count <= ENGINE_MOST_DEVICES;
-  for (unsigned i = 0; sound && i < ENGINE_MOST_DEVICES; i++) {
-    const char *place = left->known[i].calibration.address;
-    if (left->known[i].is_known && memchr(place, '\0', sizeof left->known[i].calibration.address) &&
-        !engine_find_absent(left, i)) {
-      gpu_begin(place);
-    }
-  }
-}
-
 /* -- opening ------------------------------------------------------------------------------------------------------------------
  */
 
@@ -238,50 +214,6 @@ static unsigned workers_of_each(uint64_t named) {
   unsigned devices = (unsigned)__builtin_popcountll(named);
   unsigned each = processors > 0 ? (unsigned)processors / devices : 1;
   return devices < 2 ? 0 : each > 0 ? each : 1;
-}
-
-static bool open_device(struct engine *engine, const struct config *config, unsigned index, struct failure *failure) {
-  const struct known *known = &engine->known[index];
-  struct gpu_error error = {.stage = -1};
-  unsigned workers = workers_of_each(named_by_any(engine, config));
-  struct gpu_device *device = gpu_open_calibrated(formats_backend(config->gpu.backend), index, workers,
-                                                  known->is_known ? &known->calibration : NULL, &error);
-  if (!device) {
-    engine_failure(failure, &error);
-    failure->device = !error.no_device || known->is_known; /* it was there: the daemon has lost it, and finds none at a start */
-    return false;
-  }
-  struct opened *opened = &engine->devices[engine->device_count++];
-  opened->index = index;
-  opened->device = device;
-  return true;
-}
-
-static unsigned count_devices(const struct config *config) {
-  return gpu_count(formats_backend(config->gpu.backend), config->gpu.count);
-}
-
-void engine_leave_broken_out(struct engine *engine, unsigned index, const char *reason, const char *remedy) {
-  char text[ENGINE_TEXT];
-  snprintf(text, sizeof text, "%s%s%s", reason, remedy[0] ? "; " : "", remedy);
-  if (engine->known[index].is_known) {
-    nvml_add_trouble(engine->known[index].calibration.address, text, sizeof text);
-  }
-  engine_leave_out(engine, index, ENGINE_FAILED, text);
-  log_event(LOG_DEVICE, NULL, "device %u is left out, and the sessions that were to be on it are on others: %s", index, text);
-}
-
-static bool open_or_leave_out(struct engine *engine, const struct config *config, unsigned index, struct failure *failure) {
-  if (engine_device(engine, index) || engine_find_absent(engine, index) || open_device(engine, config, index, failure)) {
-    return true;
-  }
-  /* A device that was there before, or is there, is broken; another one may just be a mistake in the configuration. */
-  bool exists = engine->known[index].is_known || index < count_devices(config);
-  if (!exists || !engine_can_spare(engine, config, index, NULL)) {
-    return false;
-  }
-  engine_leave_broken_out(engine, index, failure->text, failure->remedy);
-  return true;
 }
 
 /* Of the sessions of a pipeline, on each of so many devices. */
@@ -308,28 +240,72 @@ static unsigned most_slots(const struct engine *engine, const struct config *con
   return most;
 }
 
+static struct worker_realtime realtime_of(const struct config_realtime *realtime) {
+  static const int policies[] = {[CONFIG_POLICY_OTHER] = 0, [CONFIG_POLICY_FIFO] = SCHED_FIFO, [CONFIG_POLICY_RR] = SCHED_RR};
+  return (struct worker_realtime){.policy = policies[realtime->policy], .priority = (int32_t)realtime->priority};
+}
+
+static bool open_device(struct engine *engine, const struct config *config, unsigned index, struct failure *failure) {
+  const struct known *known = &engine->known[index];
+  struct gpu_error error = {.stage = -1};
+  const struct device_setup setup = {.choice = formats_backend(config->gpu.backend),
+                                     .index = index,
+                                     .workers = workers_of_each(named_by_any(engine, config)),
+                                     .slots = most_slots(engine, config),
+                                     .hurries = engine->hurries,
+                                     .known = known->is_known ? &known->calibration : NULL,
+                                     .realtime = realtime_of(&engine->realtime)};
+  struct device *device = device_open(&setup, &error);
+  if (!device) {
+    engine_failure(failure, &error);
+    failure->device = !error.no_device || known->is_known; /* it was there: the daemon has lost it, and finds none at a start */
+    return false;
+  }
+  struct opened *opened = &engine->devices[engine->device_count++];
+  opened->index = index;
+  opened->device = device;
+  return true;
+}
+
+void engine_calm(struct engine *engine) {
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    device_calm(engine->devices[i].device);
+  }
+}
+
+static unsigned count_devices(const struct config *config) {
+  return device_count(formats_backend(config->gpu.backend), config->gpu.count);
+}
+
+void engine_leave_broken_out(struct engine *engine, unsigned index, const char *reason, const char *remedy) {
+  char text[ENGINE_TEXT];
+  snprintf(text, sizeof text, "%s%s%s", reason, remedy[0] ? "; " : "", remedy);
+  if (engine->known[index].is_known) {
+    device_add_trouble(engine->known[index].calibration.address, text, sizeof text);
+  }
+  engine_leave_out(engine, index, ENGINE_FAILED, text);
+  log_event(LOG_DEVICE, NULL, "device %u is left out, and the sessions that were to be on it are on others: %s", index, text);
+}
+
+static bool open_or_leave_out(struct engine *engine, const struct config *config, unsigned index, struct failure *failure) {
+  if (engine_device(engine, index) || engine_find_absent(engine, index) || open_device(engine, config, index, failure)) {
+    return true;
+  }
+  /* A device that was there before, or is there, is broken; another one may just be a mistake in the configuration. */
+  bool exists = engine->known[index].is_known || index < count_devices(config);
+  if (!exists || !engine_can_spare(engine, config, index, NULL)) {
+    return false;
+  }
+  engine_leave_broken_out(engine, index, failure->text, failure->remedy);
+  return true;
+}
+
 static bool names_all(const struct config *config) {
   bool all = false;
   for (unsigned i = 0; i < config->pipeline_count; i++) {
     all = all || config->pipelines[i].devices == CONFIG_ALL_DEVICES;
   }
   return all;
-}
-
-/* One device alone is to blame for whatever happens, and those of the CPU backend have no driver. Without memory for it the
- * first that fails is blamed. */
-static void listen_to_driver(struct engine *engine) {
-  const char *addresses[ENGINE_MOST_DEVICES];
-  unsigned count = 0;
-  for (unsigned number = 0; number < ENGINE_MOST_DEVICES; number++) {
-    const struct gpu_device *device = engine_device(engine, number);
-    const char *known = engine_find_absent(engine, number) ? "" : engine->known[number].calibration.address;
-    addresses[number] = device ? gpu_device_address(device) : known;
-    count += addresses[number][0] != '\0';
-  }
-  if (count > 1 && !engine->blame) {
-    engine->blame = blame_new(addresses, ENGINE_MOST_DEVICES);
-  }
 }
 
 static bool open_all(struct engine *engine, const struct config *config, struct failure *failure) {
@@ -355,32 +331,26 @@ bool engine_open_devices(struct engine *engine, const struct config *config, con
   if (left && !adopt_known(engine, left)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the devices makes no sense");
   }
-  gpu_expect(most_slots(engine, config)); /* before the driver is asked for anything */
-  listen_to_driver(engine);               /* to what it says while the devices of the process before are opened and warmed up */
   engine->there = names_all(config) ? count_devices(config) : 0;
   bool opened = open_all(engine, config, failure);
   engine->there = opened ? count_devices(config) : 0; /* a reload may want all; the driver was asked for no more until now */
   if (opened) {
-    listen_to_driver(engine);
   }
   return opened;
 }
 
 /* While lanes run they may be measured at this moment. */
-void engine_keep(struct engine *engine, const struct config *config) {
-  gpu_expect(most_slots(engine, config));
-  gpu_leave_environment();
+void engine_keep(struct engine *engine) {
   for (unsigned i = 0; i < engine->device_count; i++) {
     struct known *known = &engine->known[engine->devices[i].index];
-    gpu_calibration(engine->devices[i].device, &known->calibration);
+    device_calibration(engine->devices[i].device, &known->calibration);
     known->is_known = true;
   }
 }
 
 void engine_close_devices(struct engine *engine) {
-  engine->blame = blame_free(engine->blame);
   while (engine->devices && engine->device_count > 0) {
-    gpu_close(engine->devices[--engine->device_count].device);
+    device_close(engine->devices[--engine->device_count].device);
   }
   retry_clear(&engine->retry);
   free(engine->devices);

@@ -28,8 +28,8 @@ static bool refuse_memory(const struct engine *engine, const struct config_pipel
   const char *name = NULL;
   for (unsigned i = 0; i < engine->device_count; i++) {
     size_t left, all;
-    if (named & bit(engine->devices[i].index) && gpu_memory(engine->devices[i].device, &left, &all)) {
-      name = name ? "its devices together" : gpu_device_name(engine->devices[i].device);
+    if (named & bit(engine->devices[i].index) && device_memory(engine->devices[i].device, &left, &all)) {
+      name = name ? "its devices together" : device_name(engine->devices[i].device);
       available += left;
     }
   }
@@ -44,7 +44,7 @@ static void look_at(const struct engine *engine, uint64_t named, struct placemen
     struct opened *opened = &engine->devices[i];
     size_t total, room = SIZE_MAX;
     bool is_open = named & bit(opened->index);
-    if (is_open && !gpu_memory(opened->device, &room, &total)) {
+    if (is_open && !device_memory(opened->device, &room, &total)) {
       room = SIZE_MAX;
     }
     devices[i] = (struct placement_device){.is_open = is_open, .load = atomic_load(&opened->load), .room = room};
@@ -75,6 +75,7 @@ static void choose_devices(struct engine *engine, struct placement_device *devic
                                                    .completion = &opened->completion,
                                                    .slowest = &opened->slowest,
                                                    .retry = &engine->retry,
+                                                   .device = opened->device,
                                                    .producers = &opened->producers};
   }
   for (unsigned i = 0; i < place->count; i++) {
@@ -85,7 +86,7 @@ static void choose_devices(struct engine *engine, struct placement_device *devic
 /* Takes note of the load of the session, and joins its devices where there are several. */
 static bool settle_on(struct engine *engine, struct placement_device *devices, struct engine_place *place, size_t bytes,
                       size_t needed, struct failure *failure) {
-  struct gpu_device *members[GPU_MAX_SLOTS];
+  struct device *members[GPU_MAX_SLOTS];
   struct gpu_error error = {0};
   for (unsigned i = 0; i < place->count; i++) {
     struct opened *opened = engine_find_opened(engine, place->on[i].number);
@@ -98,7 +99,7 @@ static bool settle_on(struct engine *engine, struct placement_device *devices, s
   if (place->count == 1) {
     place->device = members[0];
   } else {
-    place->device = gpu_join(members, place->count, &error);
+    place->device = device_join(members, place->count, &error);
   }
   return place->device || engine_failure(failure, &error);
 }
@@ -147,6 +148,6 @@ void engine_take_off(struct engine *engine, const struct engine_place *place, si
     }
   }
   if (place->count > 1) {
-    gpu_close(place->device);
+    device_close(place->device);
   }
 }

@@ -19,12 +19,23 @@ bool pipeline_may_start_later(const struct pipeline *pipeline) {
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
 
-unsigned pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone) {
+unsigned pipeline_suspect(struct pipeline *pipeline, unsigned device, bool failed, bool alone) {
   unsigned running = 0;
   for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
-    running += session_suspect(inputs_session(pipeline->inputs, i), failed, alone);
+    running += session_suspect(inputs_session(pipeline->inputs, i), device, failed, alone);
   }
   return running;
+}
+
+bool pipeline_rewind(struct pipeline *pipeline, unsigned device, struct failure *failure) {
+  bool rewound = true;
+  pipeline->now_condemned = 0;
+  for (unsigned i = 0; i < inputs_seats(pipeline->inputs) && rewound; i++) {
+    struct session *session = inputs_session(pipeline->inputs, i);
+    rewound = session_rewind(session, device, failure);
+    pipeline->now_condemned += session_quarantined(session, &pipeline->last_condemned);
+  }
+  return rewound;
 }
 
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again) {
@@ -79,17 +90,18 @@ bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left) {
   return sound;
 }
 
-static void note_condemned(struct pipeline *pipeline, unsigned count) {
+/* Whether so many in so short a time are too many. */
+static bool note_condemned(struct pipeline *pipeline, unsigned count) {
   int64_t now = clock_now();
   for (unsigned i = 0; i < count; i++) {
     memmove(pipeline->quarantined + 1, pipeline->quarantined, sizeof pipeline->quarantined - sizeof *pipeline->quarantined);
     pipeline->quarantined[0] = now;
   }
   int64_t first = pipeline->quarantined[PIPELINE_TOO_MANY - 1];
-  if (count > 0 && first != 0 && now - first < MINUTE) {
-    pipeline->continues_as = PIPELINE_FAILED;
-  }
+  return count > 0 && first != 0 && now - first < MINUTE;
 }
+
+bool pipeline_is_condemned(struct pipeline *pipeline) { return note_condemned(pipeline, pipeline->now_condemned); }
 
 static struct flow *flow_of(void *context, unsigned producer) {
   const struct pipeline *pipeline = context;
@@ -102,7 +114,9 @@ bool pipeline_adopt_outputs(struct pipeline *pipeline, const struct pipeline *le
   for (unsigned i = 0; i < inputs_seats(inputs); i++) {
     pipeline->now_condemned += session_quarantined(inputs_session(inputs, i), &pipeline->last_condemned);
   }
-  note_condemned(pipeline, pipeline->now_condemned);
+  if (note_condemned(pipeline, pipeline->now_condemned)) {
+    pipeline->continues_as = PIPELINE_FAILED;
+  }
   bool taken = !pipeline->outputs || outputs_adopt(pipeline->outputs, left->outputs, flow_of, pipeline, failure);
   for (unsigned i = 0; i < inputs_seats(inputs) && taken; i++) {
     taken = session_taken(inputs_session(inputs, i), failure);

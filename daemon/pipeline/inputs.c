@@ -83,8 +83,8 @@ struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *fail
   inputs->count = inputs->config->source.clients;
   inputs->places = setup->places;
   inputs->endpoint.fd = -1;
-  inputs->welcome = hello_reply_of(inputs->config, gpu_chain_input(setup->session.stages.chain),
-                                   gpu_chain_output(setup->session.stages.chain),
+  inputs->welcome = hello_reply_of(inputs->config, &device_chain_record(setup->session.stages.chain)->input,
+                                   &device_chain_record(setup->session.stages.chain)->output,
                                    inputs->config->sink.endpoint == CONFIG_REPLY ? NATIVE_BOTH : NATIVE_PRODUCER);
   inputs->seats = image_new(IMAGE_PRODUCERS, inputs->count * sizeof *inputs->seats);
   if (!inputs->seats) {
@@ -269,7 +269,7 @@ void inputs_stop(struct inputs *inputs) {
 
 /* -- other stages ---------------------------------------------------------------------------------------------- */
 
-bool inputs_take_labels(struct inputs *inputs, const struct gpu_chain *chain) {
+bool inputs_take_labels(struct inputs *inputs, const struct device_chain *chain) {
   bool taken = true;
   for (unsigned i = 0; taken && i < inputs->count; i++) {
     taken = session_take_labels(inputs->seats[i].session, chain);
@@ -293,7 +293,7 @@ void inputs_thaw(struct inputs *inputs) {
   }
 }
 
-bool inputs_prepare_stages(struct inputs *inputs, const struct gpu_chain *chain, struct failure *failure) {
+bool inputs_prepare_stages(struct inputs *inputs, struct device_chain *chain, struct failure *failure) {
   struct session_stages stages = {.chain = chain, .graph = graph_choice(inputs->config->graph)};
   bool prepared = true;
   for (unsigned i = 0; prepared && i < inputs->count; i++) {

@@ -62,10 +62,10 @@ void inputs_keep(const struct inputs *inputs, bool live);
 
 /* Other stages in place of those in force: see session_prepare_stages(). The seats are frozen for as long: memory that their
  * sessions need anew is made afterwards. Gives whether none is being made, as must be before the stages are prepared. */
-bool inputs_take_labels(struct inputs *inputs, const struct gpu_chain *chain); /* see session_take_labels() */
+bool inputs_take_labels(struct inputs *inputs, const struct device_chain *chain); /* see session_take_labels() */
 bool inputs_freeze(struct inputs *inputs);
-void inputs_thaw(struct inputs *inputs);                                                                   /* idempotent */
-bool inputs_prepare_stages(struct inputs *inputs, const struct gpu_chain *chain, struct failure *failure); /* set-up thread */
+void inputs_thaw(struct inputs *inputs);                                                                /* idempotent */
+bool inputs_prepare_stages(struct inputs *inputs, struct device_chain *chain, struct failure *failure); /* set-up thread */
 void inputs_change_stages(struct inputs *inputs);
 bool inputs_changed(const struct inputs *inputs); /* all sessions have told it */
 void inputs_drop_stages(struct inputs *inputs);   /* set-up thread */

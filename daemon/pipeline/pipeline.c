@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/formats.h"
 #include "daemon/base/log.h"
+#include "daemon/device/formats.h"
 #include "daemon/pipeline/placement.h"
 #include "daemon/pipeline/private.h"
 #include "daemon/state/image.h"
@@ -19,12 +19,12 @@ static bool pipeline_negotiate(struct pipeline *pipeline, struct failure *failur
   struct gpu_error error = {.stage = -1};
   size_t input_bytes;
   pipeline->input = formats_format(&pipeline->config->source.format);
-  pipeline->chain = formats_chain(pipeline->config, &error);
+  pipeline->chain = formats_chain(engine_main_device(pipeline->setup.engine), CONFIG_BACKEND_AUTO, pipeline->config, &error);
   if (!pipeline->chain) {
     return engine_failure(failure, &error);
   }
   if (!format_bytes(&pipeline->input, &input_bytes) ||
-      !format_bytes(gpu_chain_output(pipeline->chain), &pipeline->result_bytes)) {
+      !format_bytes(&device_chain_record(pipeline->chain)->output, &pipeline->result_bytes)) {
     return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "the frames of pipeline '%s' are too large", pipeline->config->name);
   }
   pipeline->frame_bytes = input_bytes;
@@ -79,8 +79,7 @@ static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure
   if (pipeline->config->sink.endpoint == CONFIG_REPLY) {
     return true;
   }
-  unsigned label_count;
-  const char *const *labels = gpu_chain_labels(pipeline->chain, &label_count);
+  const struct chain_record *record = device_chain_record(pipeline->chain);
   const struct outputs_setup setup = {.loop = pipeline->setup.loop,
                                       .sink = {.config = pipeline->config,
                                                .lane = pipeline->sink_lanes[0] ? pipeline->sink_lanes[0] : pipeline->lanes[0],
@@ -88,9 +87,9 @@ static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure
                                                .listener = pipeline_on_sink_event,
                                                .context = pipeline,
                                                .input = &pipeline->input,
-                                               .output = gpu_chain_output(pipeline->chain),
-                                               .labels = labels,
-                                               .label_count = label_count},
+                                               .output = &device_chain_record(pipeline->chain)->output,
+                                               .labels = (const char *const *)record->labels,
+                                               .label_count = record->label_count},
                                       .lend = lend_results,
                                       .quota = pipeline->setup.quota,
                                       .continues = pipeline->continues,
@@ -130,7 +129,7 @@ static bool make_record(struct pipeline *pipeline, struct failure *failure) {
                                       .opened = pipeline_on_record_opened};
   const struct recorder_setup recorder = {.config = config,
                                           .input = &pipeline->input,
-                                          .output = gpu_chain_output(pipeline->chain),
+                                          .output = &device_chain_record(pipeline->chain)->output,
                                           .lane = pipeline->lanes[0],
                                           .control = pipeline->setup.control,
                                           .stopped = pipeline_on_record_stopped,
@@ -167,7 +166,7 @@ bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritan
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of '%s' makes no sense",
                        pipeline->config->name);
   }
-  const size_t needed = gpu_chain_device_bytes(pipeline->chain, pipeline->config->slots);
+  const size_t needed = device_chain_bytes(pipeline->chain, pipeline->config->slots);
   return engine_place_sessions(pipeline->setup.engine, pipeline->config, pipeline->places, pipeline->config->source.clients,
                                pipeline->frame_bytes, needed, failure) &&
          make_outlet(pipeline, inheritance->sink, failure) && make_record(pipeline, failure) &&
@@ -258,7 +257,7 @@ struct pipeline *pipeline_free(struct pipeline *pipeline) {
     return NULL;
   }
   unplace(pipeline);
-  gpu_chain_free(pipeline->chain);
+  device_chain_free(pipeline->chain);
   meter_free(pipeline->meter);
   free(pipeline->lanes);
   free(pipeline->sink_lanes);

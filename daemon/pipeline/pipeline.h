@@ -13,6 +13,7 @@
 #include "daemon/client/peer.h"
 #include "daemon/client/quota.h"
 #include "daemon/client/refusals.h"
+#include "daemon/device/device.h"
 #include "daemon/measure/diagnosis.h"
 #include "daemon/measure/health.h"
 #include "daemon/measure/links.h"
@@ -20,7 +21,6 @@
 #include "daemon/pipeline/engine.h"
 #include "daemon/session/session.h"
 #include "daemon/sink/sink.h"
-#include "gpu/model/model.h"
 
 enum pipeline_state {
   PIPELINE_STARTING,
@@ -139,7 +139,11 @@ void pipeline_end_restage(struct pipeline *pipeline);
 /* -- over the end of a process, while no lane runs ------------------------------------------------------------------- */
 
 /* What is said of its frames that are on devices, and how many these are: see session_suspect(). */
-unsigned pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone);
+unsigned pipeline_suspect(struct pipeline *pipeline, unsigned device, bool failed, bool alone);
+/* The same for session_rewind(), while lanes stand still. */
+bool pipeline_rewind(struct pipeline *pipeline, unsigned device, struct failure *failure);
+/* Afterwards, when lanes run: says what that has cost, and takes no more frames if it was too much. */
+void pipeline_judge_rewind(struct pipeline *pipeline);
 /* Whether the pipeline may be handed over: it was not told to stop, or whoever takes it will tell it again. */
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
 /* Before a hand-over, while no lane runs: the recording gets back its file, so that it takes what is still to be written. */

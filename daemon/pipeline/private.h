@@ -30,7 +30,7 @@
 
 struct opened {
   unsigned index;
-  struct gpu_device *device;
+  struct device *device;
   _Atomic int64_t completion;     /* written by the lanes */
   _Atomic int64_t slowest;        /* written by the check-up: what its slowest frame took in the warm-up */
   double served[OVERLAP_ENGINES]; /* us that its engines worked for all pipelines, up to their last readings */
@@ -56,7 +56,7 @@ struct engine {
   unsigned lane_count;
   struct processors processors;
   struct config_realtime realtime; /* of threads beside lanes */
-  struct blame *blame;             /* NULL: there are not several devices of which a driver tells */
+  bool hurries;                    /* the service stands still until everything runs */
 };
 
 /* engine_devices.c */
@@ -283,10 +283,10 @@ struct pipeline {
   enum pipeline_state state;
   enum pipeline_state before; /* STOPPING: where pipeline_unquiesce() goes back to */
   const struct config_pipeline *stages_config;
-  struct gpu_chain *chain;
+  struct device_chain *chain;
   struct restage {                        /* other stages: those that come, or that were there */
     const struct config_pipeline *config; /* NULL: there are none */
-    struct gpu_chain *chain;
+    struct device_chain *chain;
     bool ordered; /* the sessions were told of them, */
     bool done;    /* and all of them go by them */
   } restage;
@@ -352,6 +352,7 @@ void pipeline_on_sink_event(void *context, const struct sink_event *event);
 void pipeline_on_record_event(void *context, const struct sink_event *event);
 void pipeline_on_record_opened(void *context);
 void pipeline_on_record_stopped(void *context);
+bool pipeline_is_condemned(struct pipeline *pipeline); /* image.c: frames that were condemned just now were too many */
 void pipeline_answer_pending(struct pipeline *pipeline, const char *why);
 void pipeline_on_held(struct pipeline *pipeline);
 json_t *pipeline_state_document(const struct pipeline *pipeline);
@@ -370,6 +371,7 @@ enum pipeline_happening {
   HAPPENS_PAUSE,    /* the commands */
   HAPPENS_RESUME,
   HAPPENS_DRAIN,
+  HAPPENS_FAIL,      /* too many of its frames made a device fail */
   HAPPENS_IDLE,      /* all sessions are held, and nothing is in flight */
   HAPPENS_QUIESCE,   /* pipeline_quiesce() */
   HAPPENS_UNQUIESCE, /* pipeline_unquiesce() */

@@ -26,11 +26,11 @@ enum pipeline_state pipeline_shown_state(const struct pipeline *pipeline) {
 }
 
 uint64_t pipeline_result_bytes_in_file(const struct pipeline *pipeline) {
-  return sink_result_bytes_in_file(pipeline->config, gpu_chain_output(pipeline->chain));
+  return sink_result_bytes_in_file(pipeline->config, &device_chain_record(pipeline->chain)->output);
 }
 
 unsigned pipeline_files(const struct pipeline *pipeline, struct kept_file *list, unsigned count, unsigned most) {
-  return gpu_chain_files(pipeline->chain, list, count, most);
+  return device_chain_files(pipeline->chain, list, count, most);
 }
 
 struct listener *pipeline_source_listener(const struct pipeline *pipeline) {
@@ -83,7 +83,8 @@ int64_t pipeline_last_out(const struct pipeline *pipeline) {
 
 struct picture *pipeline_ask_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side,
                                      const char **reason) {
-  struct picture *picture = picture_new(gpu_chain_input(pipeline->chain), gpu_chain_output(pipeline->chain), side, reason);
+  struct picture *picture =
+      picture_new(&device_chain_record(pipeline->chain)->input, &device_chain_record(pipeline->chain)->output, side, reason);
   if (picture) {
     session_ask_picture(inputs_session(pipeline->inputs, producer), side, picture);
   }

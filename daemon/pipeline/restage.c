@@ -2,14 +2,14 @@
  * A pipeline goes on with other stages that take and give the same frames: nobody is disconnected, and no frame is lost. Its
  * sessions get programs of a new chain; everything else stays, and so does the configuration of the ends.
  */
-#include "daemon/base/formats.h"
+#include "daemon/device/formats.h"
 #include "daemon/pipeline/private.h"
 
 /* What whoever sends and reads would see of them. */
-static bool same_ends(const struct gpu_chain *one, const struct gpu_chain *other) {
-  const struct frame_format *output = gpu_chain_output(one), *other_output = gpu_chain_output(other);
-  return format_equal(gpu_chain_input(one), gpu_chain_input(other)) && format_equal(output, other_output) &&
-         output->meaning == other_output->meaning;
+static bool same_ends(const struct device_chain *one, const struct device_chain *other) {
+  const struct frame_format *output = &device_chain_record(one)->output, *other_output = &device_chain_record(other)->output;
+  return format_equal(&device_chain_record(one)->input, &device_chain_record(other)->input) &&
+         format_equal(output, other_output) && output->meaning == other_output->meaning;
 }
 
 /* A pipeline that could not start, takes no more frames since they break the device, or stops, begins anew instead. */
@@ -19,13 +19,15 @@ static bool may_go_on(const struct pipeline *pipeline) {
 
 bool pipeline_begin_restage(struct pipeline *pipeline, const struct config_pipeline *config) {
   struct gpu_error error = {.stage = -1};
-  struct gpu_chain *chain = may_go_on(pipeline) ? formats_chain(config, &error) : NULL;
+  struct device_chain *chain =
+      may_go_on(pipeline) ? formats_chain(engine_main_device(pipeline->setup.engine), CONFIG_BACKEND_AUTO, config, &error)
+                          : NULL;
   if (!chain || !same_ends(pipeline->chain, chain) || !inputs_take_labels(pipeline->inputs, chain)) {
-    gpu_chain_free(chain);
+    device_chain_free(chain);
     return false;
   }
   pipeline->restage = (struct restage){.config = config, .chain = chain};
-  gpu_chain_count_users(pipeline->chain, 0);
+  device_chain_count_users(pipeline->chain, 0);
   return true;
 }
 
@@ -48,7 +50,7 @@ bool pipeline_is_restaged(const struct pipeline *pipeline) { return pipeline->re
 
 /* What status says of the pipeline is of the other chain from now on; the old one stays until nobody may run it. */
 void pipeline_on_changed(struct pipeline *pipeline) {
-  struct gpu_chain *old = pipeline->chain;
+  struct device_chain *old = pipeline->chain;
   pipeline->chain = pipeline->restage.chain;
   pipeline->restage.chain = old;
   pipeline->stages_config = pipeline->restage.config;
@@ -59,14 +61,14 @@ void pipeline_release_restage(struct pipeline *pipeline) {
   if (pipeline->inputs) {
     inputs_drop_stages(pipeline->inputs);
   }
-  pipeline->restage.chain = gpu_chain_free(pipeline->restage.chain);
+  pipeline->restage.chain = device_chain_free(pipeline->restage.chain);
 }
 
 void pipeline_end_restage(struct pipeline *pipeline) {
   if (pipeline->inputs) {
     inputs_thaw(pipeline->inputs);
   }
-  pipeline->restage.chain = gpu_chain_free(pipeline->restage.chain);
+  pipeline->restage.chain = device_chain_free(pipeline->restage.chain);
   pipeline->restage.config = NULL;
-  gpu_chain_count_users(pipeline->chain, pipeline->config->slots * pipeline->config->source.clients);
+  device_chain_count_users(pipeline->chain, pipeline->config->slots * pipeline->config->source.clients);
 }

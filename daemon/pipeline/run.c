@@ -12,8 +12,7 @@
 
 static void log_share(const struct pipeline *pipeline) {
   const char *name = pipeline->config->name;
-  struct gpu_share share;
-  gpu_program_share(session_stages(inputs_session(pipeline->inputs, 0))->program, &share);
+  const struct gpu_share share = device_program_ready(session_stages(inputs_session(pipeline->inputs, 0))->program)->share;
   if (share.processors > 0) {
     log_event(LOG_MEASURED, name, "its kernels keep to %u of %u multiprocessors (share)", share.processors, share.of);
   } else {
@@ -35,24 +34,23 @@ static void log_slowness(const struct pipeline *pipeline) {
 
 /* What the warm-up chose where there was a choice. */
 static void log_choice(const struct pipeline *pipeline) {
-  const struct gpu_program *program = session_stages(inputs_session(pipeline->inputs, 0))->program;
-  struct gpu_measured measured;
-  gpu_program_measured(program, &measured);
+  const struct worker_ready *ready = device_program_ready(session_stages(inputs_session(pipeline->inputs, 0))->program);
+  const struct gpu_measured measured = ready->measured;
   if (measured.plain > 0 && measured.graph > 0) {
     bool copied = measured.copied > 0 && measured.copied < measured.graph;
     int64_t replayed = copied ? measured.copied : measured.graph;
     log_event(LOG_MEASURED, pipeline->config->name, "a frame takes %.3g us when replayed from a graph, %.3g us without: %s",
-              (double)replayed / 1e3, (double)measured.plain / 1e3, gpu_program_graph(program) ? "it is replayed" : "no graph");
+              (double)replayed / 1e3, (double)measured.plain / 1e3, ready->graph ? "it is replayed" : "no graph");
   }
   if (measured.graph > 0 && measured.copied > 0) {
     log_event(LOG_MEASURED, pipeline->config->name,
               "a replayed frame takes %.3g us when kernels copy it, %.3g us otherwise: %s", (double)measured.copied / 1e3,
-              (double)measured.graph / 1e3, gpu_program_copies_by_kernel(program) ? "they do" : "the copy engines do");
+              (double)measured.graph / 1e3, ready->copies_by_kernel ? "they do" : "the copy engines do");
   }
-  if (gpu_program_timed_one_in(program) > 1) {
+  if (ready->timed_one_in > 1) {
     log_event(LOG_MEASURED, pipeline->config->name,
               "times on the device would make a frame take %.3g us, and not %.3g: one frame in %u has them",
-              (double)measured.timed / 1e3, (double)measured.untimed / 1e3, gpu_program_timed_one_in(program));
+              (double)measured.timed / 1e3, (double)measured.untimed / 1e3, ready->timed_one_in);
   }
   log_slowness(pipeline);
   if (pipeline->config->share > 0) {
@@ -81,6 +79,16 @@ static void log_condemned(struct pipeline *pipeline) {
               "%d of its frames made the GPU fail within a minute: it takes no more; mend its stages and reload, or resume it",
               PIPELINE_TOO_MANY);
   }
+}
+
+void pipeline_judge_rewind(struct pipeline *pipeline) {
+  bool is_too_much = pipeline_is_condemned(pipeline);
+  if (is_too_much && pipeline_may_move(pipeline->state, HAPPENS_FAIL) && pipeline_move(pipeline, HAPPENS_FAIL)) {
+    inputs_hold(pipeline->inputs, false);
+    pipeline_answer_pending(pipeline, "has failed");
+  }
+  log_condemned(pipeline);
+  pipeline->now_condemned = 0;
 }
 
 /* Without its socket nobody new can come to the pipeline; that is logged and no failure, for the sake of who is connected. */

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/device/device.h"
 #include "daemon/frame/flow.h"
 #include "daemon/pipeline/private.h"
-#include "gpu/model/model.h"
 
 static bool is_not_read(const struct pipeline *pipeline) {
   bool not_read = false;
@@ -144,30 +144,26 @@ void pipeline_read_served(const struct pipeline *pipeline, struct reading *readi
   }
 }
 
-/* The last stage that runs a model, or NULL. */
-static const struct stage_plan *model_stage(const struct pipeline *pipeline) {
-  const struct stage_plan *found = NULL, *plan;
-  for (unsigned i = 0; (plan = gpu_chain_stage(pipeline->chain, i)); i++) {
-    found = plan->stage->about->runs_model ? plan : found;
-  }
-  return found;
+/* Of the last stage that runs a model; NULL: none does. */
+static const struct model_record *model_of_chain(const struct pipeline *pipeline) {
+  const struct chain_record *record = device_chain_record(pipeline->chain);
+  return record->has_model ? &record->model : NULL;
 }
 
 static void read_model(const struct pipeline *pipeline, struct reading *reading) {
-  const struct stage_plan *plan = model_stage(pipeline);
-  uint64_t served[MODEL_MOST_INSTANCES], batches[MODEL_MOST_BATCH];
-  if (!plan) {
+  const struct model_record *model = model_of_chain(pipeline);
+  uint64_t served[WORKER_INSTANCES], batches[WORKER_BATCHES];
+  if (!model) {
     return;
   }
-  model_served(plan->object, served);
-  for (unsigned i = 0; i < MODEL_MOST_INSTANCES; i++) {
+  device_chain_counts(pipeline->chain, served, batches);
+  for (unsigned i = 0; i < WORKER_INSTANCES; i++) {
     reading->run_frames += served[i];
   }
-  bool has_batches = model_batches(plan->object, batches) > 0;
-  for (unsigned i = 0; i < MODEL_MOST_BATCH; i++) {
+  for (unsigned i = 0; i < WORKER_BATCHES; i++) {
     reading->runs += batches[i];
   }
-  reading->runs = has_batches ? reading->runs : reading->run_frames;
+  reading->runs = model->summary.batch.most > 0 ? reading->runs : reading->run_frames;
 }
 
 void pipeline_read(const struct pipeline *pipeline, struct reading *reading) {
@@ -252,37 +248,34 @@ static double counted(uint64_t now, uint64_t before) { return (double)(now >= be
 static struct diagnosis_model model_of(const struct pipeline *pipeline, const struct reading *now,
                                        const struct reading *before) {
   const double runs = counted(now->runs, before->runs);
-  const struct stage_plan *plan = model_stage(pipeline);
-  struct model_summary summary;
-  if (!plan) {
+  const struct model_record *model = model_of_chain(pipeline);
+  if (!model) {
     return (struct diagnosis_model){0};
   }
-  model_summary(plan->object, &summary);
-  return (struct diagnosis_model){.instances = summary.instances,
-                                  .users = summary.users,
-                                  .most = summary.batch.most,
+  return (struct diagnosis_model){.instances = model->summary.instances,
+                                  .users = device_chain_users(pipeline->chain),
+                                  .most = model->summary.batch.most,
                                   .runs = runs,
                                   .batched = runs > 0 ? counted(now->run_frames, before->run_frames) / runs : 1,
-                                  .takes_rows = summary.takes_rows,
-                                  .is_single = summary.is_single,
-                                  .is_batch = model_input(plan->object)->shape[0] > 1};
+                                  .takes_rows = model->summary.takes_rows,
+                                  .is_single = model->summary.is_single,
+                                  .is_batch = model->input.shape[0] > 1};
 }
 
 static void fill_model(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
-  const struct stage_plan *plan = model_stage(pipeline);
-  struct model_summary summary;
-  if (plan) {
-    model_summary(plan->object, &summary);
-    snapshot->model = summary.file;
-    snapshot->instances = model_served(plan->object, snapshot->served);
-    snapshot->most_batched = model_batches(plan->object, snapshot->batches);
+  const struct model_record *model = model_of_chain(pipeline);
+  if (model) {
+    snapshot->model = model->summary.file;
+    snapshot->instances = model->summary.instances;
+    snapshot->most_batched = model->summary.batch.most;
+    device_chain_counts(pipeline->chain, snapshot->served, snapshot->batches);
   }
 }
 
 static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, const struct reading *now,
                            const struct reading *before) {
   const struct config_pipeline *config = pipeline->config;
-  const struct gpu_device *device = pipeline->places[0].device;
+  const struct device *device = pipeline->places[0].device;
   const struct session *session = inputs_session(pipeline->inputs, 0);
   const struct processors *processors = engine_processors(pipeline->setup.engine);
   bool spins = config->completion != CONFIG_COMPLETION_CALLBACK;
@@ -298,14 +291,14 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .slots = config->slots,
       .depth = flow_depth(config->overload, config->slots, config->deadline_ns > 0),
       .sessions = snapshot->sessions,
-      .kernels = gpu_kernels_at_once(device),
+      .kernels = device_kernels_at_once(device),
       .devices = pipeline->places[0].count,
       .host_share = spins ? 0 : meter_host_share(now, before),
       .lane_share = spins ? meter_worked_share(now, before) : meter_lane_share(now, before),
       .engine_share = {engine_share(now, before, OVERLAP_H2D, 1),
-                       engine_share(now, before, OVERLAP_KERNEL, gpu_kernels_at_once(device)),
+                       engine_share(now, before, OVERLAP_KERNEL, device_kernels_at_once(device)),
                        engine_share(now, before, OVERLAP_D2H, 1)},
-      .on_processors = strcmp(gpu_backend_name(device), "cpu") == 0,
+      .on_processors = strcmp(device_backend_name(device), "cpu") == 0,
       .is_short = processors_are_short(processors),
       .processors = processors->count,
       .ready = processors->ready,
@@ -314,7 +307,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .in_fps = snapshot->in_fps,
       .standing = standing_of(snapshot->waiting),
       .spins = spins,
-      .graphless = config->graph == CONFIG_GRAPH_OFF && strcmp(gpu_backend_name(device), "cuda") == 0,
+      .graphless = config->graph == CONFIG_GRAPH_OFF && strcmp(device_backend_name(device), "cuda") == 0,
       .lossless = config->sink.endpoint != CONFIG_SOCKET || config->sink.overload == CONFIG_SINK_BLOCK,
       .replies = config->sink.endpoint == CONFIG_REPLY,
       .is_untimed = session_stages(session)->timed_one_in == 0,
@@ -327,7 +320,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
   }
   diagnose(&figures, &snapshot->diagnosis);
   snapshot->graph = session_stages(session)->graph == GPU_GRAPH_ON;
-  snapshot->copies = strcmp(gpu_backend_name(device), "cpu") != 0; /* which works where the frames are */
+  snapshot->copies = strcmp(device_backend_name(device), "cpu") != 0; /* which works where the frames are */
   snapshot->copies_by_kernel = session_stages(session)->copy == GPU_COPY_KERNEL;
   snapshot->timed_one_in = (unsigned)session_stages(session)->timed_one_in;
   snapshot->busy_s = (double)now->busy / (double)NS_PER_S;
@@ -366,7 +359,7 @@ const char *pipeline_waits_for(const struct pipeline *pipeline) {
 }
 
 void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
-  const struct frame_format *output = gpu_chain_output(pipeline->chain);
+  const struct frame_format *output = &device_chain_record(pipeline->chain)->output;
   memset(snapshot, 0, sizeof *snapshot);
   snapshot->name = pipeline->config->name;
   snapshot->state = pipeline_shown_state(pipeline);

@@ -246,6 +246,16 @@ bool checkup_prepare(struct server *server, struct failure *failure) {
   return true;
 }
 
+void checkup_revive(struct server *server, unsigned device) {
+  struct checkup *checkup = server->checkup;
+  for (unsigned i = 0; i < checkup->count; i++) {
+    if (checkup->probes[i].number == device) {
+      canary_revive(checkup->probes[i].canary);
+    }
+  }
+  checkup->rested = clock_now();
+}
+
 bool checkup_start(struct server *server) {
   struct checkup *checkup = server->checkup;
   const struct health_moment moment = checkup_moment(server);

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "config/pattern.h"
-#include "daemon/base/formats.h"
+#include "daemon/device/device.h"
+#include "daemon/device/formats.h"
 #include "daemon/status/viewer.h"
-#include "gpu/gpu.h"
 
 /* -- what is not there yet --------------------------------------------------------------------------------------------- */
 
@@ -80,7 +80,7 @@ static void note_devices(FILE *out, const struct config *config) {
   enum gpu_backend_choice choice = formats_backend(config->gpu.backend);
   for (unsigned index = 0; config->gpu.backend != CONFIG_BACKEND_CPU && index < MOST_DEVICES; index++) {
     struct gpu_error error;
-    if (uses_device(config, index) && !gpu_usable(choice, index, &error)) {
+    if (uses_device(config, index) && !device_usable(choice, index, &error)) {
       bool asked = config->gpu.backend == CONFIG_BACKEND_CUDA;
       fprintf(out, "note: %s%s\n  %s\n", asked ? "gpu.backend cuda cannot start on this machine: " : "", error.text,
               error.remedy);
@@ -92,7 +92,7 @@ static void note_devices(FILE *out, const struct config *config) {
 static void note_lacks(FILE *out, const struct config *config) {
   struct gpu_lacks lacks;
   unsigned shares = 0;
-  gpu_find_lacks(formats_backend(config->gpu.backend), &lacks);
+  device_find_lacks(formats_backend(config->gpu.backend), &lacks);
   for (unsigned i = 0; i < config->pipeline_count; i++) {
     shares += config->pipelines[i].share > 0;
   }

@@ -8,9 +8,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "daemon/base/formats.h"
 #include "daemon/base/log_text.h"
-#include "daemon/base/models.h"
+#include "daemon/device/formats.h"
+#include "daemon/device/models.h"
 #include "daemon/session/session.h"
 #include "daemon/sink/recorder.h"
 #include "daemon/sink/retention.h"
@@ -31,37 +31,45 @@ static size_t plus(size_t a, size_t b) {
 }
 
 /* Of a result as readers get it. */
-static size_t most_result_bytes(const struct config_pipeline *pipeline, const struct gpu_chain *chain) {
-  const struct frame_format *output = gpu_chain_output(chain);
-  unsigned label_count;
-  const char *const *labels = gpu_chain_labels(chain, &label_count);
+static size_t most_result_bytes(const struct config_pipeline *pipeline, const struct device_chain *chain) {
+  const struct frame_format *output = &device_chain_record(chain)->output;
+  const struct chain_record *record = device_chain_record(chain);
   size_t bytes = 0;
   format_bytes(output, &bytes);
   if (pipeline->sink.protocol != CONFIG_PROTOCOL_JSON || !sink_writes_lines(output)) {
     return bytes;
   }
-  const struct json_shape shape = sink_line_shape(pipeline, output, labels, label_count);
+  const struct json_shape shape = sink_line_shape(pipeline, output, (const char *const *)record->labels, record->label_count);
   return json_most_bytes(&shape);
+}
+
+static bool holds(const struct chain_verdict *verdict, bool is_wanted, struct gpu_error *error) {
+  if (verdict->holds || !is_wanted) {
+    return true;
+  }
+  *error = verdict->error;
+  return false;
 }
 
 bool footprint_of(const struct config *config, const struct config_pipeline *pipeline, struct footprint *footprint,
                   struct gpu_error *error) {
   footprint->input = formats_format(&pipeline->source.format);
-  struct gpu_chain *chain = formats_chain(pipeline, error);
+  struct device_chain *chain = formats_chain(NULL, config->gpu.backend, pipeline, error);
+  const struct chain_record *record = chain ? device_chain_record(chain) : NULL;
   size_t input_bytes;
-  if (!chain || !gpu_chain_runs(chain, formats_backend(config->gpu.backend), error) ||
-      (pipeline->completion == CONFIG_COMPLETION_PERSISTENT && !gpu_chain_resides(chain, error)) ||
-      (pipeline->spread == CONFIG_SPREAD_FRAMES && !gpu_chain_spreads(chain, error)) ||
+  if (!chain || !holds(&record->runs, true, error) ||
+      !holds(&record->resides, pipeline->completion == CONFIG_COMPLETION_PERSISTENT, error) ||
+      !holds(&record->spreads, pipeline->spread == CONFIG_SPREAD_FRAMES, error) ||
       !format_bytes(&footprint->input, &input_bytes)) {
-    gpu_chain_free(chain);
+    device_chain_free(chain);
     return false;
   }
-  footprint->output = *gpu_chain_output(chain);
+  footprint->output = device_chain_record(chain)->output;
   footprint->pinned_bytes = times(session_pinned_bytes(pipeline, chain, input_bytes), pipeline->source.clients);
-  footprint->device_bytes = times(gpu_chain_device_bytes(chain, pipeline->slots), pipeline->source.clients);
+  footprint->device_bytes = times(device_chain_bytes(chain, pipeline->slots), pipeline->source.clients);
   footprint->record_bytes = recorder_bytes(pipeline, input_bytes);
   size_t result_bytes = most_result_bytes(pipeline, chain);
-  gpu_chain_free(chain);
+  device_chain_free(chain);
   bool keeps = pipeline->sink.endpoint == CONFIG_SOCKET && pipeline->sink.overload == CONFIG_SINK_DROP;
   footprint->reader_bytes = keeps ? times(plus(result_bytes, NATIVE_RESULT_BYTES), pipeline->sink.slow_readers) : 0;
   return true;

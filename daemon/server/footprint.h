@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "config/config.h"
-#include "gpu/gpu.h"
+#include "daemon/device/device.h"
 
 struct footprint { /* of one pipeline, with all its clients */
   struct frame_format input, output;

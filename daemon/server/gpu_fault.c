@@ -1,7 +1,12 @@
 /*
- * What becomes of the daemon when a GPU fails. The device is lost to this image of the process, and only to this one: another
- * image goes on with everything. Where that cannot be, or happens too often, the process just ends: nothing may wait for a dead
- * device, and freeing what is on it might wait. phases.c is told what is decided here, and enters the phase.
+ * What the daemon does when a worker ends or its device fails.
+ *
+ * The worker is killed if it still runs. The frames that were there are taken back while lanes stand still, and a set-up thread
+ * starts another worker with the same memory and programs, which waits until the old process is gone (device_replace()).
+ * Nothing else waits for a device.
+ *
+ * Where no worker can take its place, another image of the program goes on with everything. A device that fails too often is
+ * left out, by such a hand-over too, or else the process ends. phases.c is told what is decided here, and enters the phase.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,8 +16,10 @@
 #include "daemon/base/log.h"
 #include "daemon/base/systemd.h"
 #include "daemon/server/private.h"
+#include "daemon/state/exec.h"
 
 enum { LIMIT_TEXT = 128 };
+#define REWIND_NS (2 * NS_PER_S) /* for lanes to stand still */
 
 static const char *say_limit(const struct server *server, char text[LIMIT_TEXT]) {
   unsigned limit = server->config->gpu.faults;
@@ -85,10 +92,10 @@ static void wait_for_reload(struct server *server, const struct fault *fault) {
   server->report(server, SERVER_FAULT_WAITS, NULL);
 }
 
-static void take_up_again(struct server *server, const struct fault *fault) {
+/* What nothing else helps against: another image of the program goes on with everything. */
+static void hand_over(struct server *server, const struct fault *fault) {
   struct failure failure;
   char text[FAULT_TEXT], sentence[HISTORY_TEXT];
-  fault_log(fault, "everything is taken up again");
   snprintf(sentence, sizeof sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "", fault->pipeline ? ": " : "",
            fault_describe(fault, text));
   server->history.suspects = true;
@@ -97,6 +104,148 @@ static void take_up_again(struct server *server, const struct fault *fault) {
   }
   server_hand_over(server, HISTORY_FAULT, sentence, NULL, &failure);
   end_by_fault(server, fault, "the daemon ends, since nothing could be taken up again (%s)", failure.text);
+}
+
+/* -- another worker ---------------------------------------------------------------------------------------------------- */
+
+struct replacement {
+  struct server *server;
+  struct fault fault;
+  struct gpu_error error;
+  bool replaced;
+  struct loop_timer *pause;    /* of one that the machine refuses for now */
+  char sentence[HISTORY_TEXT]; /* of what came first */
+};
+
+static uint64_t bit(unsigned device) { return UINT64_C(1) << device; }
+
+/* What comes now finds the device lost still, or has the generation of the worker before. */
+static void replace(void *context) {
+  struct replacement *replacement = context;
+  replacement->replaced =
+      device_replace(engine_device(replacement->server->engine, replacement->fault.device), &replacement->error);
+}
+
+static void on_replaced(void *context);
+
+/* A worker that fails at its start counts as any other. False: these were too many, or there is no memory. */
+static bool replace_again(struct server *server, struct replacement *replacement) {
+  const int64_t now = clock_now();
+  const unsigned limit = server->config->gpu.faults, device = replacement->fault.device;
+  const bool is_fault = !replacement->error.is_ended;
+  replacement->fault.error = replacement->error;
+  if (device_has_worker(engine_device(server->engine, device)) ||
+      (is_fault && (limit == 0 || history_is_too_fast(&server->history, limit, now)))) {
+    return false;
+  }
+  if (is_fault && engine_can_spare(server->engine, server->config, device, NULL)) { /* one that fails again at once is broken */
+    engine_leave_broken_out(server->engine, device, replacement->error.text, replacement->error.remedy);
+    return false;
+  }
+  if (is_fault) {
+    history_note_fault(&server->history, now);
+  }
+  fault_log(&replacement->fault, "one more worker takes its place");
+  history_end(&server->history, HISTORY_FAULT, replacement->sentence, server->history.stopped);
+  return loop_job(&server->loop, replace, on_replaced, replacement);
+}
+
+static void try_again(void *context) {
+  struct replacement *replacement = context;
+  replacement->pause = loop_timer_close(replacement->pause);
+  if (!loop_job(&replacement->server->loop, replace, on_replaced, replacement)) {
+    on_replaced(replacement);
+  }
+}
+
+/* What the machine refuses may be there a second later. */
+static bool pause_replacement(struct server *server, struct replacement *replacement) {
+  replacement->pause = replacement->error.of_system ? loop_timer_new(&server->loop, try_again, replacement) : NULL;
+  if (replacement->pause) {
+    log_event(LOG_FAILED, NULL, "no worker can be started, which is tried again in a second: %s", replacement->error.text);
+    loop_timer_start(replacement->pause, 1000, 0);
+  }
+  return replacement->pause != NULL;
+}
+
+static void on_replaced(void *context) {
+  struct replacement *replacement = context;
+  struct server *server = replacement->server;
+  const unsigned device = replacement->fault.device;
+  const bool goes_on = server->phase == SERVER_RUNNING || server->phase == SERVER_STOPPING;
+  if (!replacement->replaced && goes_on && pause_replacement(server, replacement)) {
+    return;
+  }
+  exec_reserve(EXEC_RESERVE);
+  if (!replacement->replaced && goes_on && replace_again(server, replacement)) {
+    return;
+  }
+  server->replacing &= ~bit(device);
+  device_judge_end(); /* whoever asked what can be spared has its answer */
+  history_begin(&server->history, clock_now());
+  if (replacement->replaced) {
+    checkup_revive(server, device);
+    log_event(LOG_WORKER_REPLACED, NULL, "device %u has another worker: frames there stood still for %.3g ms", device,
+              (double)server->history.gap / (double)NS_PER_MS);
+    server_note(server);
+  } else if (goes_on) {
+    replacement->fault.error = replacement->error;
+    hand_over(server, &replacement->fault);
+  }
+  free(replacement);
+}
+
+/* Takes back the frames that were on the device, while lanes stand still. False: they cannot. */
+static bool rewind_frames(struct server *server, unsigned device, bool is_blamed) {
+  const int64_t now = clock_now();
+  const struct lane_patience patience = {
+      .device = now + REWIND_NS, .file = now, .leaves_files = true, .limit = now + REWIND_NS};
+  struct failure failure;
+  bool rewound = engine_park(server->engine, &patience);
+  if (rewound) {
+    if (is_blamed && server_suspect(server, device, true, false) == 1) {
+      server_suspect(server, device, true, true);
+    }
+    retry_restart(engine_retry(server->engine));
+    for (unsigned i = 0; i < server->pipeline_count && rewound; i++) {
+      rewound = pipeline_rewind(server->pipelines[i], device, &failure);
+    }
+  }
+  engine_unpark(server->engine);
+  for (unsigned i = 0; i < server->pipeline_count && rewound; i++) {
+    pipeline_judge_rewind(server->pipelines[i]);
+  }
+  return rewound;
+}
+
+static bool replace_worker(struct server *server, const struct fault *fault) {
+  char text[FAULT_TEXT];
+  struct device *device = engine_device(server->engine, fault->device);
+  struct replacement *replacement = device ? calloc(1, sizeof *replacement) : NULL;
+  if (!replacement || (server->phase != SERVER_RUNNING && server->phase != SERVER_STOPPING)) {
+    free(replacement);
+    return false;
+  }
+  *replacement = (struct replacement){.server = server, .fault = *fault};
+  snprintf(replacement->sentence, sizeof replacement->sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "",
+           fault->pipeline ? ": " : "", fault_describe(fault, text));
+  device_abandon(device, fault->error.text);
+  if (!rewind_frames(server, fault->device, !fault->error.is_ended) ||
+      !loop_job(&server->loop, replace, on_replaced, replacement)) {
+    free(replacement);
+    return false;
+  }
+  exec_reserve(0); /* another worker needs descriptors even if clients have all others */
+  history_end(&server->history, HISTORY_FAULT, replacement->sentence, clock_now());
+  server->replacing |= bit(fault->device);
+  return true;
+}
+
+static void take_up_again(struct server *server, const struct fault *fault) {
+  fault_log(fault, "another worker takes its place");
+  if (!replace_worker(server, fault)) {
+    hand_over(server, fault);
+  }
 }
 
 /* A device that fails again and again is left out, where every pipeline has another one. */
@@ -117,8 +266,10 @@ static bool leave_out(struct server *server, const struct fault *fault, unsigned
 static void answer_fault(struct server *server, const struct fault *fault) {
   int64_t now = clock_now();
   unsigned limit_a_minute = server->config->gpu.faults;
-  bool is_known = retry_is_on(engine_retry(server->engine)); /* it is the suspected frame's fault and not the device's */
-  bool is_too_much = limit_a_minute == 0 || (!is_known && history_is_too_fast(&server->history, limit_a_minute, now));
+  /* it is the suspected frame's fault, or the daemon's own doing, and not the device's */
+  bool is_known = retry_is_on(engine_retry(server->engine)) || fault->error.is_ended;
+  bool is_too_much = !fault->error.is_ended &&
+                     (limit_a_minute == 0 || (!is_known && history_is_too_fast(&server->history, limit_a_minute, now)));
   if (is_too_much && !leave_out(server, fault, limit_a_minute)) {
     char text[LIMIT_TEXT];
     end_by_fault(server, fault, "%s", say_limit(server, text));
@@ -126,7 +277,12 @@ static void answer_fault(struct server *server, const struct fault *fault) {
     if (!is_known) {
       history_note_fault(&server->history, now);
     }
-    take_up_again(server, fault);
+    if (is_too_much) { /* the device is left out: its sessions are placed anew */
+      fault_log(fault, "everything is taken up again");
+      hand_over(server, fault);
+    } else {
+      take_up_again(server, fault);
+    }
   }
 }
 
@@ -143,22 +299,22 @@ void server_answer_fault(struct server *server) {
   answer_fault(server, &fault);
 }
 
-/* What was told of frames is of no use where another device than theirs is at fault. */
-static void blame(const struct server *server, struct fault *fault) {
-  struct gpu_error error = fault->error;
-  unsigned device = engine_at_fault(server->engine, fault->device, error.text, sizeof error.text);
-  if (device != fault->device) {
-    *fault = (struct fault){.device = device, .error = error};
+/* It tells of a worker that has been replaced, or is being. */
+static bool is_stale(const struct server *server, const struct fault *fault) {
+  const struct device *device = engine_device(server->engine, fault->device);
+  if (!device) {
+    return false;
   }
+  bool is_old = fault->pipeline ? fault->generation != device_generation(device) : !device_is_lost(device);
+  return is_old || (server->replacing & bit(fault->device)) != 0;
 }
 
 void server_fault(struct server *server, const struct server_cause *cause) {
   struct fault fault = *cause->fault;
   struct failure later;
-  if (server->handing_over) {
+  if (server->handing_over || is_stale(server, &fault)) {
     return;
   }
-  blame(server, &fault);
   add_others(server, &fault);
   if (server->reload && !server_may_hand_over(server, &later)) {
     wait_for_reload(server, &fault);

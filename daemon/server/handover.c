@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "daemon/base/log.h"
-#include "daemon/base/models.h"
 #include "daemon/base/systemd.h"
+#include "daemon/device/models.h"
 #include "daemon/server/private.h"
 #include "daemon/state/exec.h"
 #include "daemon/state/fd_store.h"
@@ -40,7 +40,6 @@ const char *server_take_config(const struct left *left) {
     at = at < left->end ? at : NULL;
   }
   if (at && !left->by_manager) {
-    engine_begin(left->state->engine);
   }
   return at;
 }
@@ -94,7 +93,7 @@ static struct state *handover_put(struct server *server, bool program, bool live
     pipeline_keep(server->pipelines[i], live);
   }
   if (!live) {
-    engine_keep(server->engine, server->config);
+    engine_keep(server->engine);
   }
   return make_state(server, program);
 }
@@ -108,10 +107,10 @@ static void handover_settle(struct server *server) {
   }
 }
 
-static unsigned suspect_all(struct server *server, bool failed, bool alone) {
+unsigned server_suspect(struct server *server, unsigned device, bool failed, bool alone) {
   unsigned running = 0;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    running += pipeline_suspect(server->pipelines[i], failed, alone);
+    running += pipeline_suspect(server->pipelines[i], device, failed, alone);
   }
   return running;
 }
@@ -119,8 +118,8 @@ static unsigned suspect_all(struct server *server, bool failed, bool alone) {
 /* Frames on devices are suspected of a fault, and a frame that was alone there even more: the driver ends all devices of a
  * process with one of them, so that which one failed is not known. */
 static void suspect(struct server *server, bool fault) {
-  if (suspect_all(server, fault, false) == 1) {
-    suspect_all(server, fault, true);
+  if (server_suspect(server, NO_DEVICE, fault, false) == 1) {
+    server_suspect(server, NO_DEVICE, fault, true);
   }
 }
 

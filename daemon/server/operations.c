@@ -8,10 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/formats.h"
 #include "daemon/base/log.h"
+#include "daemon/device/formats.h"
 #include "daemon/server/private.h"
-#include "daemon/status/devices.h"
 #include "daemon/status/pictures.h"
 #include "daemon/status/tracer.h"
 
@@ -29,15 +28,15 @@ static const struct engine_absent *absent_at(const struct server *server, unsign
 }
 
 static void read_view(const struct server *server, struct server_view *view) {
-  struct gpu_device *device = engine_main_device(server->engine);
+  struct device *device = engine_main_device(server->engine);
   unsigned absent = 0;
   while (absent_at(server, absent)) {
     absent++;
   }
   *view = (struct server_view){.version = FRAMED_VERSION,
                                .uptime_s = (double)(clock_now() - server->started) / (double)NS_PER_S,
-                               .backend = gpu_backend_name(device),
-                               .device = gpu_device_name(device),
+                               .backend = device_backend_name(device),
+                               .device = device_name(device),
                                .config = server->config,
                                .pipeline_count = server->pipeline_count,
                                .device_count = engine_devices(server->engine) + absent,
@@ -50,7 +49,7 @@ static void read_view(const struct server *server, struct server_view *view) {
                                .upgrading = server->upgrade != NULL,
                                .refusal = server->refusal[0] ? server->refusal : NULL,
                                .stopping = server->stop_wanted || server->phase >= SERVER_STOPPING};
-  gpu_find_lacks(formats_backend(server->config->gpu.backend), &view->lacks);
+  device_find_lacks(formats_backend(server->config->gpu.backend), &view->lacks);
 }
 
 static void read_absent(const struct engine_absent *absent, struct device_view *view) {
@@ -71,14 +70,14 @@ static void read_device(const struct server *server, unsigned index, struct devi
     return;
   }
   unsigned number = engine_device_number(server->engine, index);
-  const struct gpu_device *device = engine_device(server->engine, number);
+  struct device *device = engine_device(server->engine, number);
   *view = (struct device_view){.number = number,
-                               .name = gpu_device_name(device),
-                               .address = gpu_device_address(device),
-                               .lost = gpu_is_lost(device),
+                               .name = device_name(device),
+                               .address = device_address(device),
+                               .lost = device_is_lost(device),
                                .state = engine_find_absent(server->engine, number) ? "draining" : "open",
                                .producers = engine_producers(server->engine, number),
-                               .figures = devices_figures(server->devices, index)};
+                               .figures = device_is_lost(device) ? NULL : device_figures(device)};
 }
 
 static void read_usage(const struct server *server, struct usage *usage) {

@@ -99,7 +99,6 @@ struct device_change;
 struct reload;
 struct signals;
 struct supervision;
-struct devices;
 struct pictures;
 struct tracer;
 struct upgrade;
@@ -125,7 +124,6 @@ struct server {
   struct checkup *checkup;
   struct tracer *tracer;
   struct pictures *pictures;
-  struct devices *devices; /* what their driver says of them */
   unsigned live_viewers;
   struct loop_timer *limit; /* of a stop, or of the reload that a fault waits for */
   struct loop_timer *look;  /* looks for files that do not answer, once the time of a stop is over */
@@ -159,6 +157,7 @@ struct server {
   bool recovers;                       /* the process before this one was killed, and its connections are gone */
   uint64_t lost_clients;               /* how many clients a killed process had */
   bool leaving;                        /* STOPPING: another process will go on with everything */
+  uint64_t replacing;                  /* a bit for each device whose worker is being replaced */
   struct fault *unanswered;            /* a fault that waits until the reload under way is over; or NULL */
   struct upgrade *upgrade;             /* the one under way, or NULL */
   struct device_change *device_change; /* likewise */
@@ -279,6 +278,7 @@ void http_address_close(struct server *server); /* idempotent */
 /* Whether all is well at this moment, to free(); NULL if there is no memory. */
 struct health *server_health(const struct server *server);
 bool checkup_prepare(struct server *server, struct failure *failure); /* set-up thread: makes the canaries */
+void checkup_revive(struct server *server, unsigned device);          /* the device has another worker */
 bool checkup_start(struct server *server);                            /* reports SERVER_FAULT */
 void checkup_stop(struct server *server);                             /* idempotent */
 /* When the pipelines are gone, and before the devices. May wait for a device. */
@@ -289,6 +289,8 @@ void checkup_free(struct server *server);
 bool server_take(struct server *server);
 /* Has the next image of this process, which takes the same, find the history there, and what somebody asked for meanwhile. */
 bool server_tell_next(const struct server *server);
+/* Frames on the device (NO_DEVICE: on any) are suspected: see session_suspect(). While lanes stand still. */
+unsigned server_suspect(struct server *server, unsigned device, bool failed, bool alone);
 /* Whether the server is in a phase, and its pipelines in states, in which everything can be handed over. */
 bool server_may_hand_over(const struct server *server, struct failure *failure);
 /* Hands everything over to `program` (NULL: this one), which goes on with it, or at HISTORY_RESTART to the process that the

@@ -18,8 +18,8 @@
 #include <string.h>
 
 #include "daemon/base/log.h"
-#include "daemon/base/models.h"
 #include "daemon/base/systemd.h"
+#include "daemon/device/models.h"
 #include "daemon/server/config_diff.h"
 #include "daemon/server/footprint.h"
 #include "daemon/server/private.h"
@@ -301,6 +301,11 @@ void reload_cancel(struct reload *reload) {
 static void reload_load(void *context) {
   struct reload *reload = context;
   reload->generation->config = footprint_load(reload->server->path, reload->errors);
+  if (reload->generation->config) {
+    models_settle(reload->generation->config);
+  } else {
+    device_judge_end();
+  }
 }
 
 static void on_loaded(void *context) {

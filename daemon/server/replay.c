@@ -104,7 +104,7 @@ static bool load(struct side *side, const char *name, struct failure *failure) {
                      "'%s' has no pipeline '%s'", side->path, name);
 }
 
-static bool open_side(struct side *side, const struct replay *replay, struct gpu_device *device, struct failure *failure) {
+static bool open_side(struct side *side, const struct replay *replay, struct device *device, struct failure *failure) {
   if (!single_open(&side->single, side->config, side->single.pipeline, device, failure)) {
     return false;
   }
@@ -134,12 +134,12 @@ struct boxes {
 };
 
 static bool has_boxes(const struct single *single) {
-  enum frame_meaning meaning = gpu_chain_output(single->chain)->meaning;
+  enum frame_meaning meaning = device_chain_record(single->chain)->output.meaning;
   return meaning == MEANING_BOXES || meaning == MEANING_MOTION;
 }
 
 static struct boxes boxes_of(const struct single *single) {
-  const struct frame_format *format = gpu_chain_output(single->chain);
+  const struct frame_format *format = &device_chain_record(single->chain)->output;
   const float *values = (const float *)(const void *)single->output;
   bool is_motion = format->meaning == MEANING_MOTION;
   struct boxes boxes = {.rows = values, .columns = format->shape[1], .has_classes = !is_motion};
@@ -219,7 +219,7 @@ static bool compare_bytes(const struct replay *replay, char *text, size_t size) 
 }
 
 static bool results_differ(struct replay *replay, char *text, size_t size) {
-  const struct frame_format *format = gpu_chain_output(replay->before.single.chain);
+  const struct frame_format *format = &device_chain_record(replay->before.single.chain)->output;
   if (has_boxes(&replay->before.single) && has_boxes(&replay->after.single)) {
     return compare_boxes(replay, text, size);
   }
@@ -227,8 +227,8 @@ static bool results_differ(struct replay *replay, char *text, size_t size) {
 }
 
 static bool may_compare(const struct replay *replay, struct failure *failure) {
-  const struct frame_format *before = gpu_chain_output(replay->before.single.chain);
-  const struct frame_format *after = gpu_chain_output(replay->after.single.chain);
+  const struct frame_format *before = &device_chain_record(replay->before.single.chain)->output;
+  const struct frame_format *after = &device_chain_record(replay->after.single.chain)->output;
   char one[FORMAT_TEXT], other[FORMAT_TEXT];
   bool both_boxes = has_boxes(&replay->before.single) && has_boxes(&replay->after.single);
   return both_boxes || format_equal(before, after) ||

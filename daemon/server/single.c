@@ -2,7 +2,7 @@
 
 #include <time.h>
 
-#include "daemon/base/formats.h"
+#include "daemon/device/formats.h"
 
 static bool single_problem(const struct gpu_error *error, struct failure *failure) {
   return failure_set(failure, error->no_device ? EXIT_STATUS_NO_GPU : EXIT_STATUS_INTERNAL, error->remedy, "%s", error->text);
@@ -12,17 +12,20 @@ static bool single_problem(const struct gpu_error *error, struct failure *failur
 static bool open_device(struct single *single, struct failure *failure) {
   struct gpu_error error = {.stage = -1};
   if (single->owns_device) {
-    single->device = gpu_open(formats_backend(single->config->gpu.backend), single->pipeline->device, 0, &error);
+    const struct device_setup setup = {.choice = formats_backend(single->config->gpu.backend),
+                                       .index = single->pipeline->device};
+    single->device = device_open(&setup, &error);
   }
-  single->chain = single->device ? formats_chain(single->pipeline, &error) : NULL;
+  single->chain = single->device ? formats_chain(single->device, single->config->gpu.backend, single->pipeline, &error) : NULL;
   return single->chain || single_problem(&error, failure);
 }
 
 static bool make_program(struct single *single, struct failure *failure) {
   static const struct gpu_options options = {.graph = GPU_GRAPH_OFF, .timed_one_in = GPU_TIMED_NEVER, .order = GPU_ORDER_OFF};
+  static const struct device_caller nobody = {.lane = NULL};
   struct gpu_error error = {.stage = -1};
-  format_bytes(gpu_chain_input(single->chain), &single->input_bytes);
-  format_bytes(gpu_chain_output(single->chain), &single->output_bytes);
+  format_bytes(&device_chain_record(single->chain)->input, &single->input_bytes);
+  format_bytes(&device_chain_record(single->chain)->output, &single->output_bytes);
   size_t stride = arena_stride(single->input_bytes);
   if (!arena_make(&single->memory, "framed:try", stride + arena_stride(single->output_bytes), 1, single->device, failure)) {
     return false;
@@ -30,12 +33,12 @@ static bool make_program(struct single *single, struct failure *failure) {
   single->input = single->memory.base;
   single->output = single->memory.base + stride;
   const struct gpu_buffers buffers = {.input = single->input, .output = single->output};
-  single->program = gpu_program_new(single->device, single->chain, &buffers, 1, &options, &error);
+  single->program = device_program_new(single->device, single->chain, &buffers, 1, &options, false, &nobody, &error);
   return single->program || single_problem(&error, failure);
 }
 
 bool single_open(struct single *single, const struct config *config, const struct config_pipeline *pipeline,
-                 struct gpu_device *device, struct failure *failure) {
+                 struct device *device, struct failure *failure) {
   *single = (struct single){
       .config = config, .pipeline = pipeline, .device = device, .owns_device = device == NULL, .memory = ARENA_NONE};
   return open_device(single, failure) && make_program(single, failure);
@@ -47,16 +50,16 @@ bool single_run(struct single *single, bool restart, struct failure *failure) {
   const int64_t nap_ns = nap.tv_nsec;
   struct gpu_error error = {.stage = -1};
   enum gpu_progress progress = GPU_PENDING;
-  if (!gpu_submit(single->program, 0, &frame, &error)) {
+  if (!device_submit(single->program, 0, &frame, &error)) {
     return single_problem(&error, failure);
   }
-  for (int64_t waited = 0; (progress = gpu_ask(single->program, 0, &error)) == GPU_PENDING; waited += nap_ns) {
+  for (int64_t waited = 0; (progress = device_ask(single->program, 0, &error)) == GPU_PENDING; waited += nap_ns) {
     if (single->config->gpu.timeout_ns > 0 && waited > single->config->gpu.timeout_ns) {
-      gpu_abandon(single->device, "the frame does not finish within gpu.timeout: a stage hangs, or takes longer than that");
+      device_abandon(single->device, "the frame does not finish within gpu.timeout: a stage hangs, or takes longer than that");
     }
     nanosleep(&nap, NULL);
   }
-  const char *refusal = progress == GPU_DONE ? gpu_refusal(single->program, 0) : NULL;
+  const char *refusal = progress == GPU_DONE ? device_refusal(single->program, 0) : NULL;
   if (refusal) {
     snprintf(error.text, sizeof error.text, "the frame cannot be computed: %s", refusal);
   }
@@ -64,14 +67,14 @@ bool single_run(struct single *single, bool restart, struct failure *failure) {
 }
 
 bool single_close(struct single *single) {
-  if (single->device && gpu_is_lost(single->device)) {
+  if (single->device && device_is_lost(single->device)) {
     return false;
   }
-  gpu_program_free(single->program);
+  device_program_free(single->program);
   arena_drop(&single->memory);
-  gpu_chain_free(single->chain);
+  device_chain_free(single->chain);
   if (single->owns_device) {
-    gpu_close(single->device);
+    device_close(single->device);
   }
   return true;
 }

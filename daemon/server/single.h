@@ -4,16 +4,16 @@
 
 #include "config/config.h"
 #include "daemon/base/failure.h"
+#include "daemon/device/device.h"
 #include "daemon/frame/arena.h"
-#include "gpu/gpu.h"
 
 struct single {
   const struct config *config;
   const struct config_pipeline *pipeline;
-  struct gpu_device *device;
+  struct device *device;
   bool owns_device;
-  struct gpu_chain *chain;
-  struct gpu_program *program;
+  struct device_chain *chain;
+  struct device_program *program;
   struct arena memory;
   unsigned char *input, *output;
   size_t input_bytes, output_bytes;
@@ -21,7 +21,7 @@ struct single {
 
 /* `device` NULL: it opens its own. Also after a failure single_close() is due. */
 bool single_open(struct single *single, const struct config *config, const struct config_pipeline *pipeline,
-                 struct gpu_device *device, struct failure *failure);
+                 struct device *device, struct failure *failure);
 /* Makes the output of the input; `restart`: stages begin anew. */
 bool single_run(struct single *single, bool restart, struct failure *failure);
 /* After a fault nothing is given back: the process is to end, as a worker may be in a stage for ever. False: so it is. */

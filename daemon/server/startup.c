@@ -9,15 +9,14 @@
 #include <unistd.h>
 
 #include "daemon/base/log.h"
-#include "daemon/base/models.h"
 #include "daemon/base/rights.h"
 #include "daemon/base/systemd.h"
+#include "daemon/device/models.h"
 #include "daemon/server/config_files.h"
 #include "daemon/server/private.h"
 #include "daemon/state/exec.h"
 #include "daemon/state/fd_store.h"
 #include "daemon/state/state.h"
-#include "daemon/status/devices.h"
 #include "daemon/status/pictures.h"
 #include "daemon/status/tracer.h"
 
@@ -104,8 +103,7 @@ static void prepare(void *context) {
 static bool start_status(struct server *server, struct failure *failure) {
   server->tracer = tracer_new(&server->ops);
   server->pictures = pictures_new(&server->ops);
-  server->devices = devices_new(&server->ops);
-  if (!server->tracer || !server->pictures || !server->devices) {
+  if (!server->tracer || !server->pictures) {
     return startup_out_of_memory(failure);
   }
   if (!status_socket_serve(server, failure)) {
@@ -153,11 +151,12 @@ static void say_ready(struct server *server) {
               "NAME.out for its sink",
               unclaimed);
   }
-  struct gpu_device *device = engine_main_device(server->engine);
+  struct device *device = engine_main_device(server->engine);
   log_event(LOG_STARTED, NULL, "framed %s is ready: %u pipeline%s on %s (%s), %u lane%s", FRAMED_VERSION,
-            server->pipeline_count, server->pipeline_count == 1 ? "" : "s", gpu_device_name(device), gpu_backend_name(device),
+            server->pipeline_count, server->pipeline_count == 1 ? "" : "s", device_name(device), device_backend_name(device),
             engine_lanes(server->engine), engine_lanes(server->engine) == 1 ? "" : "s");
   models_log(server->config, NULL);
+  models_settle(server->config);
   if (server->recovers) {
     server_recovered(server);
   }
@@ -191,9 +190,6 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
   unsigned device = server->engine ? engine_lost(server->engine) : NO_DEVICE;
   fault_of_device(&fault, device, why->text);
   snprintf(fault.error.remedy, sizeof fault.error.remedy, "%s", why->remedy);
-  if (device != NO_DEVICE) {
-    fault.device = engine_at_fault(server->engine, device, fault.error.text, sizeof fault.error.text);
-  }
   if (!leave_out(server, &fault) && history_is_too_fast(history, limit, now)) {
     server_end_by_faults(server, &fault);
   }
@@ -241,7 +237,7 @@ void server_serve(struct server *server) {
   fd_store_release();
   if (start_all(server, &failure)) {
     say_ready(server);
-    gpu_hurry(false);
+    engine_calm(server->engine);
     exec_reserve(EXEC_RESERVE);
     server->report(server, SERVER_SERVES, NULL);
   } else {
@@ -296,8 +292,8 @@ bool server_start(struct server *server, struct failure *failure) {
   }
   signals_held(&held);
   pthread_sigmask(SIG_SETMASK, &held, NULL); /* also where nothing was left: signals wait while one image follows another */
-  gpu_hurry(server->left && (server->history.cause == HISTORY_FAULT || server->history.cause == HISTORY_DEVICE));
-  server->engine = engine_open(server->config, server->left ? server->left->state->engine : NULL, failure);
+  bool hurries = server->left && (server->history.cause == HISTORY_FAULT || server->history.cause == HISTORY_DEVICE);
+  server->engine = engine_open(server->config, server->left ? server->left->state->engine : NULL, hurries, failure);
   return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);
 }
 
@@ -311,7 +307,6 @@ static void on_status_closed(void *context) {
 void server_close_handles(struct server *server) {
   tracer_stop(server->tracer);
   pictures_stop(server->pictures);
-  devices_stop(server->devices);
   upgrade_cancel(server);
   device_change_cancel(server);
   if (server->status) {
@@ -336,7 +331,6 @@ void server_close(struct server *server) {
   checkup_free(server);
   tracer_free(server->tracer);
   pictures_free(server->pictures);
-  devices_free(server->devices);
   engine_close(server->engine);
   quota_free(server->quota);
   free(server->unanswered);

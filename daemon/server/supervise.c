@@ -44,7 +44,7 @@ static void on_anchored(void *context) {
   server->anchoring = false;
   if (!anchoring->alive) {
     struct fault fault;
-    fault_of_device(&fault, NO_DEVICE, anchoring->error.text);
+    fault_of_device(&fault, engine_lost(server->engine), anchoring->error.text);
     server->report(server, SERVER_FAULT, &(struct server_cause){.fault = &fault});
   }
   free(anchoring);
@@ -72,7 +72,7 @@ static bool supervision_describe(struct server *server) {
     running += pipeline_state(server->pipelines[i]) == PIPELINE_RUNNING;
   }
   snprintf(text, sizeof text, "%u of %u pipelines running on %s", running, server->pipeline_count,
-           gpu_device_name(engine_main_device(server->engine)));
+           device_name(engine_main_device(server->engine)));
   bool differs = strcmp(text, server->supervision->status) != 0;
   memcpy(server->supervision->status, text, sizeof text);
   return differs;

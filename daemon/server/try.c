@@ -18,7 +18,7 @@ static bool read_frame(const struct single *single, struct failure *failure) {
 
 static bool write_result(const struct single *single, struct failure *failure) {
   char text[FORMAT_TEXT];
-  printf("%s\n", format_describe(gpu_chain_output(single->chain), text));
+  printf("%s\n", format_describe(&device_chain_record(single->chain)->output, text));
   bool left = fwrite(single->output, 1, single->output_bytes, stdout) == single->output_bytes && fflush(stdout) == 0;
   return left || failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot write to standard output");
 }

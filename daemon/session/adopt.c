@@ -17,10 +17,6 @@
 
 /* -- before the end ------------------------------------------------------------------------------------------------- */
 
-unsigned session_suspect(struct session *session, bool failed, bool alone) {
-  return retry_suspect(&session->flow.ring, failed, alone);
-}
-
 void session_keep(const struct session *session) {
   fd_table_want(session->inputs.fd);
   fd_table_want(session->outputs.fd);

@@ -32,9 +32,13 @@ static void fill_foreign(struct session *session, struct session_event *event) {
 /* Names the frames that were on the device that failed. */
 static void fill_fault(struct session *session, struct session_event *event) {
   const struct flow *flow = &session->flow;
-  const struct stage_plan *stage;
+  const char *stage;
   struct fault *fault = &session->fault;
   *fault = (struct fault){.device = flow->lost, .pipeline = session->setup.config->name, .error = flow->device_error};
+  for (unsigned i = 0; i < flow->device_count; i++) {
+    const struct flow_device *device = &flow->devices[i];
+    fault->generation = device->number == fault->device ? device_generation(device->device) : fault->generation;
+  }
   for (unsigned i = 0; i < slot_count(&flow->ring, SLOT_RUNNING); i++) {
     const struct slot *slot = slot_at(&flow->ring, SLOT_RUNNING, i);
     if (flow_is_on(flow, slot, fault->device)) {
@@ -44,8 +48,8 @@ static void fill_fault(struct session *session, struct session_event *event) {
       fault->frames++;
     }
   }
-  for (unsigned i = 0; (stage = gpu_chain_stage(session->stages[flow->stages % 2].chain, i)); i++) {
-    fault_add_stage(fault, stage->stage->about->name);
+  for (unsigned i = 0; (stage = device_chain_stage(session->stages[flow->stages % 2].chain, i)); i++) {
+    fault_add_stage(fault, stage);
   }
   event->fault = fault;
 }
@@ -58,9 +62,13 @@ static void (*const fills[SESSION_EVENT_KINDS])(struct session *session, struct 
 /* -- on their way ---------------------------------------------------------------------------------------------------------- */
 
 static void event_deliver(struct message *message) {
-  const struct session_event event =
-      ((struct notice *)message)->event; /* the receiver may free what the notice is embedded in */
+  struct session_event event = ((struct notice *)message)->event; /* the receiver may free what the notice is embedded in */
   struct session *session = event.session;
+  struct fault fault;
+  if (event.fault) { /* once the bit is cleared, the session may fill in the next one */
+    fault = *event.fault;
+    event.fault = &fault;
+  }
   atomic_fetch_and(&session->posted, ~(1U << event.kind));
   if (event.kind == SESSION_IDLE && event.hold != atomic_load(&session->hold_wanted)) {
     return; /* it was resumed since: that idleness is over */

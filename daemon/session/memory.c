@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/base/formats.h"
+#include "daemon/device/formats.h"
 #include "daemon/session/private.h"
 
 static void wake_from_sink(void *context) {
@@ -26,7 +26,7 @@ static void wake_from_sink(void *context) {
 }
 
 /* An arena that has a descriptor comes from a process before this one. */
-static bool take_arena(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, struct gpu_device *device,
+static bool take_arena(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, struct device *device,
                        struct failure *failure) {
   return arena->fd >= 0 ? arena_adopt(arena, name, frame_bytes, slots, arena->fd, device, failure)
                         : arena_make(arena, name, frame_bytes, slots, device, failure);
@@ -123,7 +123,8 @@ static bool make_sink(struct session *session, const struct frame_format *output
   if (session->is_reply) {
     struct lane *lane = setup->sink_lane ? setup->sink_lane : setup->lane;
     struct sink_setup own = {.config = setup->config, .lane = lane, .control = setup->control, .output = output};
-    own.labels = gpu_chain_labels(setup->stages.chain, &own.label_count);
+    own.labels = (const char *const *)device_chain_record(setup->stages.chain)->labels;
+    own.label_count = device_chain_record(setup->stages.chain)->label_count;
     session->sink = sink_new_reply(&own, session_on_client_gone, session, failure);
   }
   if (session->sink && session->sink->lane != setup->lane) {
@@ -154,7 +155,7 @@ static void set_up_flow(struct session *session) {
 }
 
 struct session *session_new(const struct session_setup *setup, struct failure *failure) {
-  const struct frame_format *input = gpu_chain_input(setup->stages.chain);
+  const struct frame_format *input = &device_chain_record(setup->stages.chain)->input;
   struct session *session = image_new(IMAGE_SESSION, sizeof *session);
   if (!session) {
     failure_set_memory(failure, "no memory for a session of '%s'", setup->config->name);
@@ -162,17 +163,17 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   }
   session->setup = *setup;
   session->stages[0] = setup->stages;
-  session->on_gpu = strcmp(gpu_backend_name(setup->device), "cuda") == 0;
+  session->on_gpu = strcmp(device_backend_name(setup->device), "cuda") == 0;
   session->inputs = session->outputs = session->control = ARENA_NONE;
   session->runner =
       (struct runner){.turn = session_turn, .tick = session_tick, .priority = formats_priority(setup->config->priority)};
   set_up_flow(session);
   if (!format_bytes(input, &session->flow.input_bytes) ||
-      !format_bytes(gpu_chain_output(setup->stages.chain), &session->flow.output_bytes)) {
+      !format_bytes(&device_chain_record(setup->stages.chain)->output, &session->flow.output_bytes)) {
     failure_set(failure, EXIT_STATUS_CONFIG, NULL, "the frames of '%s' have no size", setup->config->name);
     return session_free(session);
   }
-  if (!make_discard(session, failure) || !make_sink(session, gpu_chain_output(setup->stages.chain), failure)) {
+  if (!make_discard(session, failure) || !make_sink(session, &device_chain_record(setup->stages.chain)->output, failure)) {
     return session_free(session);
   }
   receive_init(&session->receive, &session->flow, setup->config->source.protocol, input, session->discard);
@@ -226,9 +227,9 @@ size_t session_record_bytes(void) { return sizeof(struct session); }
 
 size_t session_memory(const struct session *session) { return session->inputs.bytes + session->outputs.bytes; }
 
-size_t session_pinned_bytes(const struct config_pipeline *config, const struct gpu_chain *chain, size_t input_bytes) {
+size_t session_pinned_bytes(const struct config_pipeline *config, const struct device_chain *chain, size_t input_bytes) {
   size_t output_bytes = 0;
-  format_bytes(gpu_chain_output(chain), &output_bytes);
+  format_bytes(&device_chain_record(chain)->output, &output_bytes);
   return arena_bytes(input_bytes, config->slots) + arena_bytes(output_bytes, config->slots);
 }
 

@@ -137,6 +137,11 @@ void session_free_program(struct session *session);
 /* [lane] No frame is on the device, or that is lost: the others are in force. */
 void session_take_stages(struct session *session);
 
+/* -- stages.c, rewind.c: see there ------------------------------------------------------------------------ */
+
+/* A bit for each slot with a result, which no warm-up frame may overwrite, or with a frame that may break the device. */
+unsigned session_spared(const struct session *session);
+
 /* -- events.c -------------------------------------------------------------------------------------------- */
 
 /* [lane] Sends an event to the control loop. While one of its kind is on its way this does nothing, and `untold` keeps it. */

@@ -225,7 +225,8 @@ static bool keep_spinning(struct session *session, int64_t now) {
     source_poke(&session->source);
     return true;
   }
-  return !completion_arm(flow);
+  const struct slot *oldest = slot_oldest(&flow->ring, SLOT_RUNNING);
+  return oldest && !flow->device_dead && device_await(flow->program, oldest->index); /* else a worker wakes it */
 }
 
 /* Rounds, until nothing moves, or nothing has moved and others on the lane wait, or the loop is to look at what else there is

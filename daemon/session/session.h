@@ -14,12 +14,12 @@
 #include "config/config.h"
 #include "daemon/base/failure.h"
 #include "daemon/base/lane.h"
+#include "daemon/device/device.h"
 #include "daemon/frame/account.h"
 #include "daemon/frame/fault.h"
 #include "daemon/frame/flow.h"
 #include "daemon/frame/picture.h"
 #include "daemon/source/source.h"
-#include "gpu/gpu.h"
 
 struct session;
 struct sink;
@@ -49,7 +49,7 @@ struct session_event {
   unsigned hold;             /* IDLE: the number of the hold that it answers */
   struct frame_name frame;   /* REFUSED */
   char text[256];            /* DETACHED: one sentence, or empty; FOREIGN, REFUSED */
-  const struct fault *fault; /* GPU_FAULT: lives as long as the session */
+  const struct fault *fault; /* GPU_FAULT: lives as long as the call */
 };
 
 /* Runs on the control loop. */
@@ -57,9 +57,9 @@ typedef void session_listener(void *context, const struct session_event *event);
 
 /* Stages, and how frames go through them. */
 struct session_stages {
-  const struct gpu_chain *chain; /* outlives the session, or until session_drop_stages() */
-  struct gpu_program *program;   /* the session's */
-  enum gpu_graph_choice graph;   /* these three as in struct gpu_options; what a warm-up found */
+  struct device_chain *chain;     /* outlives the session, or until session_drop_stages() */
+  struct device_program *program; /* the session's */
+  enum gpu_graph_choice graph;    /* these three as in struct gpu_options; what a warm-up found */
   enum gpu_copy_choice copy;
   int timed_one_in;
   struct gpu_costs costs; /* what it has measured; `alone` 0: nothing */
@@ -72,7 +72,7 @@ struct session_setup {
   struct mailbox *control; /* where events go */
   session_listener *listener;
   void *context;
-  struct gpu_device *device;         /* one, or several that are joined: */
+  struct device *device;             /* one, or several that are joined: */
   const struct flow_device *devices; /* these, which outlive the session */
   unsigned device_count;
   struct session_stages stages; /* without a program; of a session before this one the choices and costs */
@@ -136,7 +136,7 @@ void session_stop(struct session *session);
 /* -- other stages, with its producer and frames where they are --------------------------------------------------------- */
 
 /* Whether its sink can write results of that chain with the labels that they have, and will once its stages are in force. */
-bool session_take_labels(struct session *session, const struct gpu_chain *chain);
+bool session_take_labels(struct session *session, const struct device_chain *chain);
 /* Makes ready what takes the place of the stages in force, beside these: they take and give the same frames. With choices and
  * costs of another session (`alone` not 0) nothing is measured. Without memory (its renewal failed) there will be a program
  * when it has some. Not while it is renewed. Set-up thread. */
@@ -152,7 +152,9 @@ void session_drop_stages(struct session *session);
 
 /* Frames on devices will run again; if one has `failed` they are suspected, `alone` if there was no other. Gives how many these
  * are. */
-unsigned session_suspect(struct session *session, bool failed, bool alone);
+unsigned session_suspect(struct session *session, unsigned device, bool failed, bool alone);
+/* Its frames on a device that lost its worker run again on the next one. False: there is no memory. */
+bool session_rewind(struct session *session, unsigned device, struct failure *failure);
 /* Has the next process get the descriptors of its memory. */
 void session_keep(const struct session *session);
 
@@ -198,6 +200,6 @@ size_t session_memory(const struct session *session);
 /* Bytes of its record: where they differ, another program cannot go on with it. */
 size_t session_record_bytes(void);
 /* Pinned host memory and slots' frame sizes that a session of this shape takes, in bytes; for --check. */
-size_t session_pinned_bytes(const struct config_pipeline *config, const struct gpu_chain *chain, size_t input_bytes);
+size_t session_pinned_bytes(const struct config_pipeline *config, const struct device_chain *chain, size_t input_bytes);
 
 #endif

@@ -9,24 +9,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/base/formats.h"
+#include "daemon/device/formats.h"
 #include "daemon/session/private.h"
-
-/* Called by stream callbacks, from any thread. */
-static void wake_from_device(void *context) {
-  struct session *session = context;
-  lane_wake(session->setup.lane, &session->runner);
-}
 
 /* -- programs ------------------------------------------------------------------------------------------------------ */
 
 /* What the first warm-up has measured holds for all programs of these stages. */
 static void keep_choices(struct session_stages *stages) {
-  stages->graph = gpu_program_graph(stages->program) ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
-  stages->copy = gpu_program_copies_by_kernel(stages->program) ? GPU_COPY_KERNEL : GPU_COPY_ENGINE;
-  stages->timed_one_in = (int)gpu_program_timed_one_in(stages->program);
+  const struct worker_ready *ready = device_program_ready(stages->program);
+  stages->graph = ready->graph ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
+  stages->copy = ready->copies_by_kernel ? GPU_COPY_KERNEL : GPU_COPY_ENGINE;
+  stages->timed_one_in = (int)ready->timed_one_in;
   if (stages->costs.alone == 0) {
-    gpu_program_costs(stages->program, &stages->costs);
+    stages->costs = ready->costs;
   }
 }
 
@@ -36,8 +31,6 @@ static bool stages_make(struct session *session, struct session_stages *stages, 
   const struct session_setup *setup = &session->setup;
   struct gpu_error error = {0};
   const struct gpu_options options = {
-      .wake = wake_from_device,
-      .context = session,
       .notify = !session->flow.spin,
       .graph = stages->graph,
       .copy = stages->copy,
@@ -50,9 +43,11 @@ static bool stages_make(struct session *session, struct session_stages *stages, 
       .owner = setup->config->name,
       .weigh = stages->costs.alone == 0,
   };
-  stages->program = gpu_program_new(setup->device, stages->chain, buffers, session->flow.ring.count, &options, &error);
-  if (!stages->program || !gpu_program_warm_up(stages->program, &error)) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "pipeline '%s': %s", setup->config->name, error.text);
+  const struct device_caller caller = {.lane = setup->lane, .runner = &session->runner};
+  stages->program =
+      device_program_new(setup->device, stages->chain, buffers, session->flow.ring.count, &options, true, &caller, &error);
+  if (!stages->program) {
+    return device_failure(failure, &error, "pipeline '%s'", setup->config->name);
   }
   return true;
 }
@@ -75,8 +70,8 @@ static void clear_given_up(struct session *session) {
 }
 
 /* A bit for each slot with a result, which no warm-up frame may overwrite. */
-static unsigned find_spared(const struct session *session) {
-  const bool is_foreign = gpu_chain_is_foreign(session_stages(session)->chain);
+unsigned session_spared(const struct session *session) {
+  const bool is_foreign = device_chain_record(session_stages(session)->chain)->is_foreign;
   unsigned spared = 0;
   for (unsigned i = 0; i < session->flow.ring.count; i++) {
     enum slot_state state = session->flow.ring.slots[i].state;
@@ -91,7 +86,7 @@ bool session_make_program(struct session *session, struct failure *failure) {
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
   find_buffers(session, buffers);
   clear_given_up(session);
-  bool made = stages_make(session, stages, buffers, find_spared(session), failure);
+  bool made = stages_make(session, stages, buffers, session_spared(session), failure);
   session->flow.program = stages->program;
   return made;
 }
@@ -100,7 +95,7 @@ void session_keep_choices(struct session *session) { keep_choices(&session->stag
 
 void session_free_program(struct session *session) {
   struct session_stages *stages = &session->stages[session->in_force % 2];
-  session->flow.program = stages->program = gpu_program_free(stages->program);
+  session->flow.program = stages->program = device_program_free(stages->program);
 }
 
 const struct session_stages *session_stages(const struct session *session) { return &session->stages[session->in_force % 2]; }
@@ -111,16 +106,16 @@ const struct session_stages *session_other_stages(const struct session *session)
 
 /* -- other stages -------------------------------------------------------------------------------------------------- */
 
-bool session_take_labels(struct session *session, const struct gpu_chain *chain) {
-  unsigned count;
-  const char *const *labels = gpu_chain_labels(chain, &count);
-  return sink_take_labels(session->sink, (session->in_force + 1) % FLOW_STAGES, labels, count);
+bool session_take_labels(struct session *session, const struct device_chain *chain) {
+  const struct chain_record *record = device_chain_record(chain);
+  return sink_take_labels(session->sink, (session->in_force + 1) % FLOW_STAGES, (const char *const *)record->labels,
+                          record->label_count);
 }
 
 /* Learns what a warm-up decides, and has the device load what frames need, in memory that no frame is in. */
 static bool stages_learn(struct session *session, struct session_stages *stages, struct failure *failure) {
   const struct flow *flow = &session->flow;
-  struct gpu_device *device = session->setup.device;
+  struct device *device = session->setup.device;
   struct arena inputs = ARENA_NONE, outputs = ARENA_NONE;
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
   char name[96];
@@ -135,7 +130,7 @@ static bool stages_learn(struct session *session, struct session_stages *stages,
   if (learnt) {
     keep_choices(stages);
   }
-  stages->program = gpu_program_free(stages->program);
+  stages->program = device_program_free(stages->program);
   arena_drop(&inputs);
   arena_drop(&outputs);
   return learnt;
@@ -165,5 +160,5 @@ void session_take_stages(struct session *session) {
 
 void session_drop_stages(struct session *session) {
   struct session_stages *others = &session->stages[(session->in_force + 1) % 2];
-  others->program = gpu_program_free(others->program);
+  others->program = device_program_free(others->program);
 }

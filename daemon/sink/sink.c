@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/base/formats.h"
+#include "daemon/device/formats.h"
 #include "daemon/frame/relay.h"
 #include "daemon/sink/results.h"
 #include "daemon/sink/retention.h"

@@ -12,8 +12,8 @@
 #include "config/config.h"
 #include "daemon/base/failure.h"
 #include "daemon/base/lane.h"
+#include "daemon/device/device.h"
 #include "daemon/wire/json.h"
-#include "gpu/gpu.h"
 
 struct sink;
 struct native_control;

@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 #include "daemon/base/systemd.h"
+#include "daemon/device/device.h"
 #include "daemon/state/fd_store.h"
 #include "daemon/state/fd_table.h"
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
-#include "gpu/gpu.h"
 
 #define VARIABLE "FRAMED_STATE"
 #define SELF     "/proc/self/exe"
@@ -121,11 +121,10 @@ static bool exec_run(const char *program, struct failure *failure) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   bool passed_on = systemd_pass_on();
   if (passed_on) {
-    gpu_leave();
+    device_end_all();
     execv(program, call.argv);
   }
   int error = errno;
-  gpu_stay();
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (!passed_on) {
     return failure_set_memory(failure, "not enough memory to hand over");

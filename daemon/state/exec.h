@@ -28,7 +28,7 @@ enum receipt exec_receive(struct failure *failure);
 /* Gives up a whole state: no descriptor that came with it is left. */
 void exec_discard(void);
 /* A handover needs descriptors even if clients have all others: so many are held in reserve for that, of EXEC_RESERVE. */
-enum { EXEC_RESERVE = 2 }; /* of a pipe for the service manager to say that it has it */
+enum { EXEC_RESERVE = 8 }; /* of a pipe for the service manager to say that it has it, and of what starts a worker */
 void exec_reserve(int count);
 
 /* Executes the program (NULL: this one, even if its file is gone), which finds the state, a record that is taken over. Returns

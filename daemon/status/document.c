@@ -14,7 +14,7 @@
 #include "daemon/status/links.h"
 #include "daemon/status/status.h"
 #include "daemon/status/viewer.h"
-#include "gpu/nvml.h"
+#include "gpu/record/figures.h"
 
 static const char *const waiting_names[] = {
     [WAITING_FOR_NOTHING] = "nothing", [WAITING_FOR_PRODUCER] = "producer", [WAITING_FOR_FRAMES] = "frames",

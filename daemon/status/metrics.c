@@ -16,7 +16,7 @@
 #include "daemon/status/links.h"
 #include "daemon/status/metrics_format.h"
 #include "daemon/status/status.h"
-#include "gpu/nvml.h"
+#include "gpu/record/figures.h"
 
 /* Buckets for Prometheus are the octaves of the fine histogram, so that they cost no accuracy: 4 us to 2 s. */
 enum { FIRST_OCTAVE = 5, COARSE_BUCKETS = 20 };
@@ -86,7 +86,7 @@ static const struct {
 
 static void write_succession(FILE *out, const struct history *history) {
   write_head(out, "framed_handovers_total", "counter",
-             "How often another process image took over with all connections, by cause.");
+             "How often a worker (fault) or the daemon's process (other causes) was replaced with all connections.");
   for (int cause = 0; cause < HISTORY_CAUSE_COUNT; cause++) {
     write_count(out, "framed_handovers_total", (struct label[]){{"cause", history_names[cause]}, {0}}, history->counts[cause]);
   }

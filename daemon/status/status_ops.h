@@ -41,7 +41,7 @@ struct device_view {
   const char *text;      /* in a sentence, */
   int64_t since;         /* and since when: CLOCK_MONOTONIC ns; 0: it is open */
   unsigned producers;    /* connected to sessions on it */
-  const double *figures; /* NVML_FIGURES of gpu/nvml.h; NULL: nothing is known */
+  const double *figures; /* NVML_FIGURES of gpu/record/figures.h; NULL: nothing is known */
 };
 
 /* What the process has of the machine, so that a leak shows long before it hurts: on a healthy daemon none of these figures

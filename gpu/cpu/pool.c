@@ -135,7 +135,7 @@ void pool_push(struct pool *pool, struct pool_job *job, enum pool_end end) {
 }
 
 static int start_worker(struct pool *pool) {
-  int code = gpu_thread_new(&pool->threads[pool->count], "framed-worker", work, pool);
+  int code = gpu_thread_new(&pool->threads[pool->count], "framed-pool", work, pool);
   if (code == 0) {
     gpu_tell_of_thread(pool->threads[pool->count++]);
   }

@@ -59,6 +59,7 @@ static const struct gpu_backend cuda_backend = {
     .told = cuda_told,
     .ask = cuda_ask,
     .arm = cuda_arm,
+    .attend = cuda_attend,
     .times = cuda_clock_times,
 };
 

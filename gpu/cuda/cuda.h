@@ -6,7 +6,7 @@
  * that, and cuda_warm_up.c measures which is faster; cuda_copy.cu is small copies without an engine, cuda_order.c keeps large
  * ones in order, mailbox.c tells of frames without calls, cuda_clock.c says when each step was, cuda_overhead.c what asking for
  * that adds, and cuda_costs.c what copies and kernels take side by side; stream.c makes streams of a priority, and share.c of a
- * part of the device; begin.c begins with devices before they are opened. Every call is made by a thread that has entered the
+ * part of the device. Every call is made by a thread that has entered the
  * device, on a stream of our own: nothing touches the default stream.
  */
 #ifndef FRAMED_GPU_CUDA_CUDA_H
@@ -154,8 +154,7 @@ struct cuda_program {
 /* Makes the device current for this thread. */
 bool cuda_enter(struct gpu_device *device, struct gpu_error *error);
 
-/* begin.c: waits for what cuda_begin() has begun, and sets what the driver reads of the environment at its first call. False:
- * there is no memory. */
+/* environment.c: sets what the driver reads of the environment at its first call. False: there is no memory. */
 bool cuda_prepare_driver(bool calibrates);
 
 /* True if `status` is success. Otherwise fills `error` with `what` failed on which device, and why; the device is
@@ -269,6 +268,7 @@ bool cuda_mailbox_takes(const struct cuda_program *program, const struct gpu_fra
 bool cuda_mailbox_submit(struct cuda_slot *slot, const struct gpu_frame *frame, struct gpu_error *error);
 bool cuda_mailbox_attend(struct cuda_slot *slot, struct gpu_error *error);
 bool cuda_mailbox_arm(struct cuda_slot *slot, struct gpu_error *error);
+enum gpu_progress cuda_attend(struct gpu_program *program, struct gpu_error *error);
 
 /* -- cuda_warm_up.c ----------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /*
- * The host's side of the mailbox: mailbox.h says how the two sides speak with each other.
+ * The worker's side of the mailbox: mailbox.h says how the two sides speak with each other.
  *
  * That a frame is done is seen by a look at memory, where an event would have to be recorded and asked for by calls of CUDA's,
  * which takes as long as all else that a lane does for a small frame. The device itself is asked now and then, since one that
@@ -17,13 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Others who wait for the device to be empty wait for this long at most; one launch in so much time costs nothing. */
+/* Others who wait for the device to be empty wait twice as long at most, for the run that is there and the one behind it; one
+ * launch in so much time costs nothing. */
 #define MOST_NS UINT64_C(1000000)
 enum { MAILBOX_LOOKS = 64 }; /* at an answer, for one at the device */
 
 struct cuda_mailbox {
-  struct mailbox *words;
+  struct mailbox_words *words;
   unsigned looks;
+  uint32_t rung; /* the sum of all doorbells, when they were looked at last */
   /* Of a kernel that stays, which is on the first slot's stream, as nothing else is there: one more might share its queue of
    * the device with streams of others, who would wait for it. */
   cudaStream_t stream;
@@ -32,12 +34,23 @@ struct cuda_mailbox {
 
 /* -- making and freeing ------------------------------------------------------------------------------------------- */
 
+/* NULL: the program has words of its own. */
+static struct mailbox_words *shared_words(const struct cuda_program *program) {
+  return program->base.options.resident ? program->base.options.mailbox : NULL;
+}
+
 bool cuda_mailbox_open(struct cuda_program *program, struct gpu_error *error) {
   struct gpu_device *device = program->base.device;
   void *words = NULL;
   struct cuda_mailbox *mailbox = program->mailbox = calloc(1, sizeof *mailbox);
   if (!mailbox) {
     return gpu_error_set(error, ENOMEM, NULL, "no memory for a mailbox of %u slots", program->base.slot_count);
+  }
+  if (shared_words(program)) {
+    bool registered =
+        CUDA_CALL(device, error, cudaHostRegister, shared_words(program), sizeof *mailbox->words, cudaHostRegisterPortable);
+    mailbox->words = registered ? shared_words(program) : NULL;
+    return registered;
   }
   if (!CUDA_CALL(device, error, cudaHostAlloc, &words, sizeof *mailbox->words, cudaHostAllocDefault)) {
     return false;
@@ -68,6 +81,15 @@ static void fill_run(const struct cuda_program *program, struct resident_run *ru
   }
 }
 
+/* The stage `fault` strikes frames that are submitted: a lane does not know how. */
+static bool may_be_rung(const struct cuda_program *program) {
+  bool may = shared_words(program) != NULL;
+  for (unsigned i = 0; i < program->base.chain->length; i++) {
+    may = may && gpu_resident_step(program->base.chain->plans[i].stage->about) != RESIDENT_FAULT;
+  }
+  return may;
+}
+
 bool cuda_mailbox_stay(struct cuda_program *program, struct gpu_error *error) {
   struct gpu_device *device = program->base.device;
   void *shared = NULL;
@@ -84,6 +106,7 @@ bool cuda_mailbox_stay(struct cuda_program *program, struct gpu_error *error) {
   }
   mailbox->run.shared = shared;
   mailbox->stream = program->slots[0].stream;
+  program->base.is_rung = may_be_rung(program);
   return CUDA_CALL(device, error, cudaMemsetAsync, shared, 0, sizeof *mailbox->run.shared, mailbox->stream);
 }
 
@@ -95,7 +118,8 @@ void cuda_mailbox_close(struct cuda_program *program) {
     (void)CUDA_CALL(device, &unsaid, cudaFree, mailbox->run.shared);
   }
   if (mailbox && mailbox->words) {
-    (void)CUDA_CALL(device, &unsaid, cudaFreeHost, mailbox->words);
+    (void)(shared_words(program) ? CUDA_CALL(device, &unsaid, cudaHostUnregister, mailbox->words)
+                                 : CUDA_CALL(device, &unsaid, cudaFreeHost, mailbox->words));
   }
   free(mailbox);
   program->mailbox = NULL;
@@ -107,7 +131,7 @@ static unsigned index_of(const struct cuda_slot *slot) { return (unsigned)(slot 
 
 /* The slot's next frame rings soon, and the next slot's answer is looked at: both lines are with the device. */
 bool cuda_mailbox_answered(const struct cuda_slot *slot) {
-  const struct mailbox *words = slot->program->mailbox->words;
+  const struct mailbox_words *words = slot->program->mailbox->words;
   const unsigned index = index_of(slot), next = (index + 1) % slot->program->base.slot_count;
   bool answered = atomic_load_explicit(&words->answers[index].word, memory_order_acquire) == slot->number;
   if (answered) {
@@ -119,7 +143,8 @@ bool cuda_mailbox_answered(const struct cuda_slot *slot) {
 
 void cuda_mailbox_ring(struct cuda_slot *slot) {
   struct mailbox_line *doorbell = &slot->program->mailbox->words->doorbells[index_of(slot)];
-  atomic_store_explicit(&doorbell->word, ++slot->number, memory_order_release);
+  slot->number = atomic_load_explicit(&doorbell->word, memory_order_relaxed) + 1; /* a lane may have rung before */
+  atomic_store_explicit(&doorbell->word, slot->number, memory_order_release);
 }
 
 bool cuda_mailbox_enqueue(const struct cuda_slot *slot, struct gpu_error *error) {
@@ -143,6 +168,7 @@ static bool launch(struct cuda_program *program, uint64_t linger_ns, struct gpu_
   struct resident_run run = mailbox->run;
   run.number = ++mailbox->run.number;
   run.linger_ns = linger_ns;
+  atomic_store_explicit(&mailbox->words->launched.word, run.number, memory_order_release);
   if (cuda_enter(program->base.device, error) &&
       cuda_check(program->base.device, (cudaError_t)cuda_mailbox_launch(&run, mailbox->stream), "a kernel that stays", error)) {
     return true;
@@ -194,4 +220,35 @@ bool cuda_mailbox_attend(struct cuda_slot *slot, struct gpu_error *error) {
 /* Who is there may be about to leave without having heard the doorbell. Who comes behind hears it, and does not linger. */
 bool cuda_mailbox_arm(struct cuda_slot *slot, struct gpu_error *error) {
   return launch(slot->program, 0, error) && cuda_sequence_notify(slot, slot->program->mailbox->stream, error);
+}
+
+/* While frames come, the next run waits on the stream behind the one that is there, so that no doorbell waits for a launch. */
+static bool keep_staying(struct cuda_program *program, bool waits, bool comes, struct gpu_error *error) {
+  const struct cuda_mailbox *mailbox = program->mailbox;
+  const uint32_t left = atomic_load_explicit(&mailbox->words->left.word, memory_order_acquire);
+  const uint32_t runs = mailbox->run.number - left; /* that have not ended */
+  bool launches = (waits && runs == 0) || (comes && runs <= 1);
+  return !launches || launch(program, mailbox->run.linger_ns, error);
+}
+
+enum gpu_progress cuda_attend(struct gpu_program *base, struct gpu_error *error) {
+  struct cuda_program *program = (struct cuda_program *)base;
+  struct cuda_mailbox *mailbox = program->mailbox;
+  uint32_t rung = 0;
+  bool waits = false;
+  for (unsigned i = 0; i < base->slot_count; i++) {
+    uint32_t number = atomic_load_explicit(&mailbox->words->doorbells[i].word, memory_order_acquire);
+    waits = waits || number != atomic_load_explicit(&mailbox->words->answers[i].word, memory_order_acquire);
+    rung += number;
+  }
+  bool comes = rung != mailbox->rung;
+  mailbox->rung = rung;
+  if (!keep_staying(program, waits, comes, error) || !cuda_enter(base->device, error)) {
+    return GPU_DEAD;
+  }
+  if (cuda_progress(base->device, cudaStreamQuery(mailbox->stream), "a kernel that stays", error) == GPU_DEAD) {
+    gpu_device_die(base->device, error);
+    return GPU_DEAD;
+  }
+  return waits || comes || is_there(mailbox) ? GPU_PENDING : GPU_DONE;
 }

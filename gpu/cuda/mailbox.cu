@@ -211,7 +211,7 @@ __global__ void answer_kernel(const uint32_t *doorbell, uint32_t *answer) { resi
 
 } // namespace
 
-extern "C" int cuda_mailbox_answer(mailbox *words, unsigned slot, void *stream) {
+extern "C" int cuda_mailbox_answer(mailbox_words *words, unsigned slot, void *stream) {
   answer_kernel<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(&words->doorbells[slot].word, &words->answers[slot].word);
   return cudaGetLastError();
 }

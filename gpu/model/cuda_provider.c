@@ -190,18 +190,6 @@ void provider_load(const struct onnxruntime *runtime) {
   pthread_mutex_unlock(&lock);
 }
 
-static void *load_beside(void *context) {
-  provider_load(context);
-  return NULL;
-}
-
-void provider_begin(const struct onnxruntime *runtime) {
-  pthread_t thread;
-  if (gpu_thread_new(&thread, "framed-begin", load_beside, (void *)(uintptr_t)runtime) == 0) {
-    (void)pthread_detach(thread);
-  }
-}
-
 /* -- options -------------------------------------------------------------------------------------------------------------- */
 
 static bool set_options(const struct model *model, struct ort_cuda_options *options, int device,

@@ -84,11 +84,6 @@ static bool fill(struct model *model, const struct model_settings *settings, con
   model->hash = bytes->hash;
   memcpy(model->parts.magic, PARTS_MAGIC, sizeof model->parts.magic);
   model->runtime = signature_read_input(model, file, settings, error) ? onnxruntime_load(error) : NULL;
-#ifdef FRAMED_CUDA
-  if (model->runtime && gpu_has_begun()) {
-    provider_begin(model->runtime);
-  }
-#endif
   return model->runtime && session_open(model, bytes, file, error);
 }
 
@@ -114,6 +109,8 @@ static struct model *make(const struct model_settings *settings, char *key, cons
     free(key);
     return NULL;
   }
+  model->served = model->own_served;
+  model->batches = model->own_batches;
   model->holders = 1;
   model->key = key;
   model->path = path;
@@ -208,6 +205,19 @@ void model_summary(const struct model *model, struct model_summary *summary) {
       .batch = model->batch,
       .is_padded = model->is_padded,
   };
+}
+
+void model_count_in(struct model *model, _Atomic uint64_t *served, _Atomic uint64_t *batches) {
+  struct stage_counter *counters = served ? (struct stage_counter *)(void *)served : model->own_served;
+  batches = batches ? batches : model->own_batches;
+  for (unsigned i = 0; i < MODEL_MOST_INSTANCES; i++) {
+    atomic_store(&counters[i].frames, atomic_load(&model->served[i].frames));
+  }
+  for (unsigned i = 0; i < MODEL_MOST_BATCH; i++) {
+    atomic_store(&batches[i], atomic_load(&model->batches[i]));
+  }
+  model->served = counters;
+  model->batches = batches;
 }
 
 unsigned model_served(const struct model *model, uint64_t served[MODEL_MOST_INSTANCES]) {

@@ -86,6 +86,9 @@ struct model_summary {
 };
 
 void model_summary(const struct model *model, struct model_summary *summary);
+/* From now on it counts in that memory, of MODEL_MOST_INSTANCES and MODEL_MOST_BATCH numbers, which outlives it; or, where both
+ * are NULL, in its own. While none of its frames runs. */
+void model_count_in(struct model *model, _Atomic uint64_t *served, _Atomic uint64_t *batches);
 /* How many frames each instance has computed, of all pipelines, but for those of a warm-up. Returns the number of instances. */
 unsigned model_served(const struct model *model, uint64_t served[MODEL_MOST_INSTANCES]);
 /* How many batches had one frame, two, and so on; but for those of a warm-up. Returns the most that one may have, or 0. */

@@ -15,17 +15,19 @@ struct model {
   struct model *next; /* of those that are open */
   char *key;          /* what was asked for */
   unsigned holders;
-  atomic_uint users;                                 /* slots of all programs of all chains that have it */
-  struct stage_counter served[MODEL_MOST_INSTANCES]; /* frames of each instance */
-  _Atomic uint64_t running;                          /* on the CPU: a bit for each frame that it computes at this moment */
+  atomic_uint users;            /* slots of all programs of all chains that have it */
+  struct stage_counter *served; /* frames of each instance: own_served, or memory that others read too */
+  struct stage_counter own_served[MODEL_MOST_INSTANCES];
+  _Atomic uint64_t running; /* on the CPU: a bit for each frame that it computes at this moment */
   char *path;
   struct kept_file files[1 + ONNX_MOST_FILES]; /* as they were opened */
   unsigned instances, threads;
   size_t memory;
   enum model_precision precision;
   struct model_batch batch;
-  bool is_padded;                             /* it takes no fewer frames than the most */
-  _Atomic uint64_t batches[MODEL_MOST_BATCH]; /* with one frame, with two ... */
+  bool is_padded;            /* it takes no fewer frames than the most */
+  _Atomic uint64_t *batches; /* with one frame, with two ...: own_batches, or likewise */
+  _Atomic uint64_t own_batches[MODEL_MOST_BATCH];
   int64_t ir_version, opset;
   uint64_t weight_bytes, single_bytes, nodes, hash;
   uint64_t off_gpu; /* see operators.h */
@@ -77,10 +79,5 @@ bool session_explain(const struct model *model, struct gpu_error *error);
 /* Makes the session and learns the outputs from it. */
 bool session_open(struct model *model, const struct model_bytes *bytes, const struct onnx_file *file, struct gpu_error *error);
 void session_close(struct model *model);
-
-#ifdef FRAMED_CUDA
-/* cuda_provider.c: begins to load what sessions on a GPU need, on a thread of its own; whoever opens one waits for that. */
-void provider_begin(const struct onnxruntime *runtime);
-#endif
 
 #endif

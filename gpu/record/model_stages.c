@@ -268,7 +268,7 @@ static const struct stage_parameter library[] = {
 
 const struct stage_about library_about = {
     .name = "library",
-    .help = "Runs a shared library of your own within the daemon's process; takes and gives what that says.",
+    .help = "Runs a shared library of your own in the worker process of the device; takes and gives what that says.",
     STAGE_PARAMETERS(library),
     .is_foreign = true,
     .any_element = true,

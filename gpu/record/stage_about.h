@@ -2,7 +2,7 @@
  * The name, help text and parameters of each stage, as plain records. The configuration, the schema and the manual need these
  * only, and run no stage.
  *
- * A program can link this folder with gpu/format.c alone: nothing here uses anything else of gpu/.
+ * A program can link these records (stage_about.c, picture_stages.c, model_stages.c) with gpu/format.c alone.
  */
 #ifndef FRAMED_GPU_RECORD_STAGE_ABOUT_H
 #define FRAMED_GPU_RECORD_STAGE_ABOUT_H

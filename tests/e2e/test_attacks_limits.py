@@ -12,6 +12,7 @@ from harness import BINARY, Background, Daemon, Producer as Client, limit, numbe
 pytestmark = pytest.mark.memory
 
 SIZE = 2048
+BIG = 16 * SIZE  # what the daemon shares with a worker is smaller than a few such frames
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 LARGE_BYTES = 256 << 10
 LARGE = {"dtype": "uint8", "shape": [LARGE_BYTES]}
@@ -125,28 +126,28 @@ def test_clients_beside_any_number_of_free_descriptors(place, kind):
 # -- files as sinks --------------------------------------------------------------------------------------------------------
 
 
-def filter_into(place, data, stdout, **sink):
+def filter_into(place, data, stdout, size=SIZE, **sink):
     """framed as a filter from a file into the given standard output."""
     (place / "in").write_bytes(data)
-    entry = pipeline(FORMAT, source={"file": str(place / "in")}, sink={"file": "-", **sink})
+    entry = pipeline({"dtype": "uint8", "shape": [size]}, source={"file": str(place / "in")}, sink={"file": "-", **sink})
     return Daemon(place, {"cam0": entry}, stdout=stdout, ready=False)
 
 
 def test_what_standard_output_was_appended_to_stays(place):
     """`framed >> file`, with a limit of size that fails some results: what was there before is never cut off."""
-    before = numbered(2, SIZE, first=90).tobytes()
+    before = numbered(2, BIG, first=90).tobytes()
     (place / "out").write_bytes(before)
 
     def limited():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (7 * SIZE + 100, 7 * SIZE + 100))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (7 * BIG + 100, 7 * BIG + 100))
     with open(place / "out", "ab") as out:
-        daemon = filter_into(place, numbered(10, SIZE).tobytes(), out)
+        daemon = filter_into(place, numbered(10, BIG).tobytes(), out, size=BIG)
         daemon.log_file = place / "log"
         daemon.options["preexec_fn"] = limited
         with daemon:
             daemon.ends(0)
-    assert (place / "out").read_bytes() == before + numbered(5, SIZE).tobytes()
+    assert (place / "out").read_bytes() == before + numbered(5, BIG).tobytes()
     assert daemon.final_account() == {"in": 10, "emitted": 5, "sink_error": 5}
 
 

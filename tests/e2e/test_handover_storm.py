@@ -73,8 +73,17 @@ class Storm:
 
 
 def children(daemon):
+    """But for its workers."""
     with open(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children") as file:
-        return file.read().split()
+        return [child for child in file.read().split() if name_of(child) != "framed-worker"]
+
+
+def name_of(process):
+    try:
+        with open(f"/proc/{process}/comm") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def open_files(daemon):

@@ -91,9 +91,9 @@ def test_after_a_fault_of_its_own_only_listeners_go_on(place, store, fault):
 
 @pytest.mark.host  # a driver makes memory files of its own
 def test_where_nothing_can_be_noted_only_listeners_are_kept(place, store):
-    """And nobody knows how many connections that cost."""
+    """And nobody knows how many connections that cost. The first memory file is for what a worker counts."""
     daemon = start(place, store, {"cam0": pipeline(FORMAT)})
-    store.arm(daemon, Injection(place, "memfd_create", at=1, error=errno.EMFILE))
+    store.arm(daemon, Injection(place, "memfd_create", at=2, error=errno.EMFILE))
     with daemon:
         with daemon.reader() as reader, daemon.producer():
             settle(daemon)

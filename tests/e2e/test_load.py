@@ -346,3 +346,4 @@ def test_a_daemon_that_goes_away(place):
             daemon.signal(15)
             _, said = load_process.communicate(timeout=limit(25))
             assert load_process.returncode in (1, 69) and said.startswith("framebench: "), said
+        daemon.ends(0)

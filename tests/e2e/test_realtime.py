@@ -47,8 +47,11 @@ def check(place, before=None, **realtime):
 
 
 def threads(pid):
-    """Name, policy, real-time priority and processors of each thread."""
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+    """Name, policy, real-time priority and processors of each thread, also of workers."""
+    tasks = list(pathlib.Path(f"/proc/{pid}/task").iterdir())
+    for child in [int(number) for task in tasks for number in (task / "children").read_text().split()]:
+        yield from threads(child)
+    for task in tasks:
         name = (task / "comm").read_text().strip()
         numbers = (task / "stat").read_text().rpartition(") ")[2].split()
         status = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines())
@@ -68,8 +71,8 @@ def test_lanes_have_what_was_asked_for_and_workers_one_priority_less(place, poli
         found = list(threads(daemon.process.pid))
     lanes = [entry for entry in found if entry[0].startswith("framed-lane-")]
     assert [entry[1:] for entry in lanes] == [(getattr(os, f"SCHED_{policy.upper()}"), 7, str(cpu))] * 2, found
-    workers = [entry for entry in found if entry[0] == "framed-worker"]
-    assert bool(workers) == (BACKEND == "cpu") and all(entry[1:3] == (lanes[0][1], 6) for entry in workers), found
+    workers = [entry for entry in found if entry[0] in ("framed-pool", "framed-serve")]
+    assert workers and all(entry[1:3] == (lanes[0][1], 6) for entry in workers), found
     others = [entry for entry in found if entry not in lanes + workers]
     assert others and all(entry[1:3] == (os.SCHED_OTHER, 0) for entry in others), found
     if len(everywhere) > 1:
@@ -79,7 +82,7 @@ def test_lanes_have_what_was_asked_for_and_workers_one_priority_less(place, poli
 @needs_rights
 def test_workers_have_a_priority_where_there_is_none_below_the_lanes(place):
     with Daemon(place, {"cam0": pipeline(FORMAT)}, realtime={"policy": "fifo", "priority": 1}) as daemon:
-        found = [entry for entry in threads(daemon.process.pid) if entry[0].startswith(("framed-lane-", "framed-worker"))]
+        found = [entry for entry in threads(daemon.process.pid) if entry[0].startswith(("framed-lane-", "framed-pool", "framed-serve"))]
     assert found and all(entry[1:3] == (os.SCHED_FIFO, 1) for entry in found), found
 
 

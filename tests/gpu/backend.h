@@ -33,6 +33,5 @@ struct gpu_stage_request backend_fault(enum fault_kind kind, double at, double e
 void backend_add_frames(TCase *group);
 void backend_add_times(TCase *group);
 void backend_add_errors(TCase *group);
-void backend_add_joint(TCase *group);
 
 #endif

@@ -72,7 +72,7 @@ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || 
 
 # Without a usable device the tests of the CUDA backend would be skipped; here that is a failure.
 export FRAMED_REQUIRE_GPU=1 FRAMED_BACKEND=cuda
-export FRAMED_BINARY=$programs/framed FRAMECTL=$programs/framectl FRAMED_FAIL_CALL=$units/fail-call.so PYTHONDONTWRITEBYTECODE=1
+export FRAMED_BINARY=$programs/framed FRAMED_WORKER=$programs/framed-worker FRAMECTL=$programs/framectl FRAMED_FAIL_CALL=$units/fail-call.so PYTHONDONTWRITEBYTECODE=1
 
 run_unit() {
   echo "== unit tests of gpu/ on the device"

@@ -62,7 +62,8 @@ def measure(kind, faults, backend, slots, completion):
             closed = daemon.log.count(" left after ")
         ledger = daemon.account(came=count, emitted=count)
         handovers = daemon.status()["handovers"]
-        gaps = [float(line.split("after ")[1].split()[0]) for line in daemon.log.splitlines() if "goes on after" in line]
+        still = "frames there stood still for "
+        gaps = [float(line.split(still)[1].split()[0]) for line in daemon.log.splitlines() if still in line]
     waits = sorted(waits, reverse=True)[:faults]
     return {"kind": kind, "slots": slots, "completion": completion, "faults": handovers["fault"], "frames": count,
             "lost": count - ledger["emitted"], "wrong_or_twice": wrong, "closed": closed,

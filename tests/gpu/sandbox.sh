@@ -88,7 +88,7 @@ head -c $((frames * 640 * 480)) /dev/urandom >"$folder/frames"
 mkdir "$folder/outside" "$folder/inside" "$folder/programs"
 chmod 755 "$folder"
 # The unit's user need not reach the folder from which this is run.
-cp "$programs/framed" "$folder/programs/"
+cp "$programs/framed" "$programs/framed-worker" "$folder/programs/"
 if [ -d "$programs/lib" ]; then
   mkdir "$folder/programs/lib"
   find "$programs/lib" -type f ! -name 'libcupti*' -exec cp -t "$folder/programs/lib" {} +

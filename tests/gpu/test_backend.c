@@ -9,15 +9,12 @@ enum { NO_GPU = 77 };
 
 static Suite *backend_suite(void) {
   Suite *suite = suite_create("cuda backend");
-  TCase *group = tcase_create("gpu"), *joint = tcase_create("joint");
+  TCase *group = tcase_create("gpu");
   tcase_set_timeout(group, 2 * RIG_PATIENCE_S);
-  tcase_set_timeout(joint, 2 * RIG_PATIENCE_S);
   backend_add_frames(group);
   backend_add_times(group);
   backend_add_errors(group);
-  backend_add_joint(joint);
   suite_add_tcase(suite, group);
-  suite_add_tcase(suite, joint);
   return suite;
 }
 

@@ -17,7 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum { MOST_SITES = 1 << 16, LOOK_MS = 2 };
@@ -77,7 +79,7 @@ static uint64_t number_from(const char *name) {
 }
 
 __attribute__((constructor)) static void set_up(void) {
-  const char *call = getenv("FAIL_CALL");
+  const char *call = strcmp(program_invocation_short_name, "framed-worker") == 0 ? NULL : getenv("FAIL_CALL");
   const char *whose = getenv("FAIL_WHOSE");
   const char *path = getenv("FAIL_REPORT");
   if (!call || !path) {
@@ -191,8 +193,20 @@ static bool is_file(int fd) {
   return file;
 }
 
+/* One end of a pair of sockets, to a worker: neither side has a name. */
+static bool is_pair(int fd) {
+  struct sockaddr_un own, other;
+  socklen_t own_length = sizeof own, other_length = sizeof other;
+  int saved = errno;
+  bool is = getsockname(fd, (struct sockaddr *)&own, &own_length) == 0 && own.sun_family == AF_UNIX &&
+            own_length == sizeof own.sun_family && getpeername(fd, (struct sockaddr *)&other, &other_length) == 0 &&
+            other_length == sizeof other.sun_family;
+  errno = saved;
+  return is;
+}
+
 bool turn_is_on(const char *call, const void *caller, int fd) {
-  return is_chosen(call) && turn_is(call, caller, lies_in(caller, plan.loop) && is_file(fd));
+  return is_chosen(call) && !is_pair(fd) && turn_is(call, caller, lies_in(caller, plan.loop) && is_file(fd));
 }
 
 bool turn_fails(bool turn, size_t *size) {

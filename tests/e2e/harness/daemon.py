@@ -187,7 +187,7 @@ class Daemon:
         """What must hold of a daemon that has ended in whatever way it was asked to."""
         log = self.log
         assert not any(complaint in log for complaint in COMPLAINTS), f"a sanitizer complains:\n{log}"
-        assert not self.session_members(), "processes are left"
+        wait_until(lambda: not self.session_members(), "the workers end with the daemon")
         if self.process.returncode in (0, 71):
             for name in re.findall(r" (\S+): stopped: in ", log):
                 self.final_account(name)

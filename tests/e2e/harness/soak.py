@@ -215,9 +215,11 @@ def run_queue_seconds(pid):
     """For how long lanes and workers were ready to run and had no processor. A frame that meets this is late whatever the
     daemon does: of a minute's frames, those of 60 ms decide the 99.9th percentile."""
     waited = 0
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+    tasks = list(pathlib.Path(f"/proc/{pid}/task").iterdir())
+    workers = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    for task in tasks + [task for worker in workers for task in pathlib.Path(f"/proc/{worker}/task").iterdir()]:
         with contextlib.suppress(OSError):  # a thread that ends, a kernel that does not count
-            if (task / "comm").read_text().startswith(("framed-lane", "framed-worker")):
+            if (task / "comm").read_text().startswith(("framed-lane", "framed-pool", "framed-serve")):
                 waited += int((task / "schedstat").read_text().split()[1])
     return waited / 1e9
 

@@ -6,9 +6,9 @@
 
 #include "tests/unit/cuda/fake_cuda.h"
 #define gpu_pci_node fake_pci_node
-#include "gpu/cuda/begin.c"
 #include "gpu/cuda/clock.c"
 #include "gpu/cuda/cuda.c"
+#include "gpu/cuda/environment.c"
 #include "gpu/cuda/graph.c"
 #include "gpu/cuda/mailbox.c"
 #include "gpu/cuda/order.c"

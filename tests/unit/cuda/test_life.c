@@ -121,38 +121,6 @@ START_TEST(as_many_queues_as_slots_are_expected) {
 }
 END_TEST
 
-static void forget_environment(void) {
-  static const char *const names[] = {"CUDA_DEVICE_MAX_CONNECTIONS", "FRAMED_DEVICE_MAX_CONNECTIONS", "CUDA_MODULE_LOADING",
-                                      "FRAMED_MODULE_LOADING"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    unsetenv(names[i]);
-  }
-}
-
-/* A device is begun with as the process before left the environment, in which no queues are for a calibration. What fails then
- * is tried once more by whoever opens the device. */
-START_TEST(the_next_image_begins_before_it_opens) {
-  gpu_close(device);
-  forget_environment();
-  ck_assert(!cuda_begin("0000:18:00.0"));
-  cuda_leave_environment();
-  ck_assert_ptr_null(getenv("FRAMED_MODULE_LOADING"));
-  cuda_expect(3);
-  open_device(NULL);
-  ck_assert_str_eq(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "7");
-  cuda_leave_environment();
-  ck_assert_str_eq(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "5");
-  gpu_close(device);
-  fake_fail((unsigned)_i, cudaErrorMemoryAllocation, false);
-  ck_assert(cuda_begin("0000:18:00.0"));
-  device = cuda_open(0, NULL, &problem);
-  ck_assert_msg(device != NULL, "%s", problem.text);
-  ck_assert(!fake_heal());
-  cuda_expect(0);
-  forget_environment();
-}
-END_TEST
-
 /* The same for programs: the device stays alive, and the next attempt may succeed. */
 START_TEST(programs_fail_cleanly_at_every_call) {
   unsigned alive = fake_alive(), tries = 0;
@@ -183,10 +151,10 @@ START_TEST(a_stage_without_a_kernel_is_refused) {
 END_TEST
 
 START_TEST(a_device_knows_its_node) {
-  ck_assert_int_eq(gpu_node(device, 0), GPU_NO_NODE);
+  ck_assert_int_eq(gpu_node(device), GPU_NO_NODE);
   struct gpu_device *other = cuda_open(1, NULL, &problem);
   ck_assert_ptr_nonnull(other);
-  ck_assert_int_eq(gpu_node(other, 0), 3);
+  ck_assert_int_eq(gpu_node(other), 3);
   gpu_close(other);
 }
 END_TEST
@@ -260,7 +228,6 @@ Suite *life_suite(void) {
   tcase_add_test(group, opening_fails_cleanly_at_every_call);
   tcase_add_test(group, a_device_is_refused_unopened);
   tcase_add_loop_test(group, as_many_queues_as_slots_are_expected, 0, 8);
-  tcase_add_loop_test(group, the_next_image_begins_before_it_opens, 0, 2);
   tcase_add_test(group, programs_fail_cleanly_at_every_call);
   tcase_add_loop_test(group, warm_ups_fail_cleanly_at_every_call, 0, 4);
   tcase_add_test(group, a_stage_without_a_kernel_is_refused);

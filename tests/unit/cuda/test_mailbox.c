@@ -49,11 +49,11 @@ int cuda_mailbox_launch(const struct resident_run *run, void *stream) {
 
 static void tell(void *argument) {
   struct mailbox_line *const answer_line = argument;
-  const struct mailbox_line *doorbell = answer_line - (offsetof(struct mailbox, answers) / sizeof *doorbell);
+  const struct mailbox_line *doorbell = answer_line - (offsetof(struct mailbox_words, answers) / sizeof *doorbell);
   atomic_store(&answer_line->word, atomic_load(&doorbell->word));
 }
 
-int cuda_mailbox_answer(struct mailbox *words, unsigned slot, void *stream) {
+int cuda_mailbox_answer(struct mailbox_words *words, unsigned slot, void *stream) {
   cudaError_t status = fake_begin_on_stream(stream);
   if (status == cudaSuccess) {
     fake_launch(stream, tell, &words->answers[slot], 0);
@@ -104,37 +104,6 @@ START_TEST(one_kernel_takes_many_frames) {
   }
   ck_assert_uint_eq(launches, 1);
   ck_assert_uint_eq(wakes, 0);
-}
-END_TEST
-
-/* Of devices that are joined each has a kernel of its own, which hears the doorbells of its own slots. */
-START_TEST(each_of_two_devices_has_a_kernel_that_stays) {
-  enum { SLOTS = 4 };
-  struct gpu_device *second = cuda_open(1, &(const struct gpu_calibration){0}, &problem);
-  struct gpu_device *joint = gpu_join((struct gpu_device *[]){device, second}, 2, &problem);
-  struct gpu_times times;
-  launches = deaf = 0;
-  options.resident = true;
-  options.linger_ns = 1000;
-  make_chain(&sample, 0);
-  program = gpu_program_new(joint, chain, buffers, SLOTS, &options, &problem);
-  ck_assert_msg(program && gpu_program_warm_up(program, &problem), "%s", problem.text);
-  fake_set_polling(false);
-  unsigned before = launches;
-  for (unsigned slot = 0; slot < SLOTS; slot++) {
-    inputs[slot][1] = (unsigned char)(10 * slot);
-    ck_assert(submit(slot, slot, false));
-  }
-  ck_assert_uint_eq(launches - before, 2);
-  fake_run_all();
-  for (unsigned slot = 0; slot < SLOTS; slot++) {
-    ck_assert_int_eq(gpu_told(program, slot), GPU_DONE);
-    ck_assert_uint_eq(outputs[slot][1], 10 * slot + 1);
-    ck_assert(!gpu_times(program, slot, &times));
-  }
-  program = gpu_program_free(program);
-  joint = gpu_close(joint);
-  second = gpu_close(second);
 }
 END_TEST
 
@@ -221,10 +190,12 @@ END_TEST
 
 /* Nothing of it is left, also where any call fails in between. */
 START_TEST(it_is_opened_and_closed_cleanly) {
+  static struct mailbox_words shared;
   bool over = false;
   for (unsigned tries = 0; !over; tries++) {
     unsigned alive = fake_alive();
     options.resident = true;
+    options.mailbox = _i ? &shared : NULL;
     make_program(2, &sample, 0);
     fake_fail(tries, cudaErrorInvalidValue, false);
     bool ready = gpu_program_warm_up(program, &problem);
@@ -236,6 +207,104 @@ START_TEST(it_is_opened_and_closed_cleanly) {
     ck_assert(dead || fake_alive() == alive);
     tear_down();
     set_up();
+  }
+}
+END_TEST
+
+/* -- frames that another process rings for ----------------------------------------------------------------------------- */
+
+static struct mailbox_words words;
+
+static void make_rung(unsigned slots) {
+  memset(&words, 0, sizeof words);
+  options.mailbox = &words;
+  make_resident(slots);
+  fake_set_polling(false);
+  ck_assert(gpu_program_is_rung(program));
+  ck_assert_int_ne(gpu_attend(program, &problem), GPU_DEAD);
+  fake_run_all();
+  launches = 0;
+}
+
+static void ring(unsigned slot) { atomic_fetch_add(&words.doorbells[slot].word, 1); }
+
+static bool is_done(unsigned slot) {
+  return atomic_load(&words.doorbells[slot].word) == atomic_load(&words.answers[slot].word);
+}
+
+/* Each look launches one run at most, and two are on the stream at most; without frames there is none. */
+START_TEST(a_kernel_is_there_while_frames_are_rung) {
+  make_rung(2);
+  ck_assert_int_eq(gpu_attend(program, &problem), GPU_DONE);
+  ck_assert_uint_eq(launches, 0);
+  for (unsigned frame = 1; frame <= 4; frame++) {
+    ring(frame % 2);
+    ck_assert_int_eq(gpu_attend(program, &problem), GPU_PENDING);
+    ck_assert_uint_eq(launches, frame < 2 ? frame : 2);
+    ck_assert_uint_eq(atomic_load(&words.launched.word), atomic_load(&words.left.word) + launches);
+  }
+  fake_run_all();
+  ck_assert(is_done(0) && is_done(1));
+  ck_assert_uint_eq(atomic_load(&words.launched.word), atomic_load(&words.left.word));
+  ck_assert_int_eq(gpu_attend(program, &problem), GPU_DONE);
+  ck_assert_uint_eq(launches, 2);
+}
+END_TEST
+
+START_TEST(a_rung_frame_waits_for_the_next_run) {
+  make_rung(1);
+  deaf = 3;
+  ring(0);
+  for (unsigned i = 1; i <= 4; i++) {
+    ck_assert_int_eq(gpu_attend(program, &problem), GPU_PENDING);
+    ck_assert_uint_eq(launches, i);
+    fake_run_all();
+    ck_assert(is_done(0) == (i == 4));
+  }
+}
+END_TEST
+
+/* The number of a frame is the one behind that at the doorbell, whoever gave the one before. */
+START_TEST(both_may_give_a_slot_frames) {
+  make_rung(1);
+  for (unsigned frame = 0; frame < 6; frame++) {
+    if (frame % 3 == 0) {
+      ck_assert(submit(0, frame, false));
+      ck_assert_int_eq(gpu_told(program, 0), GPU_PENDING);
+    } else {
+      ring(0);
+      ck_assert_int_eq(gpu_attend(program, &problem), GPU_PENDING);
+    }
+    ck_assert(!is_done(0));
+    fake_run_all();
+    ck_assert(is_done(0));
+    ck_assert(frame % 3 != 0 || gpu_told(program, 0) == GPU_DONE);
+  }
+}
+END_TEST
+
+START_TEST(attending_finds_a_broken_device) {
+  make_rung(1);
+  ring(0);
+  ck_assert(_i == 0 || gpu_attend(program, &problem) == GPU_PENDING);
+  fake_die(cudaErrorIllegalAddress);
+  ck_assert_int_eq(gpu_attend(program, &problem), GPU_DEAD);
+  ck_assert(gpu_device_is_dead(device, NULL));
+  ck_assert_int_eq(gpu_attend(program, &problem), GPU_DEAD);
+}
+END_TEST
+
+/* Whatever is written there, a run is launched at most. */
+START_TEST(wild_words_harm_nobody) {
+  make_rung(2);
+  for (unsigned i = 0; i < 200; i++) {
+    mailbox_word *const all[] = {&words.doorbells[0].word, &words.doorbells[1].word, &words.answers[0].word,
+                                 &words.answers[1].word,   &words.left.word,         &words.launched.word};
+    atomic_store(all[(unsigned)rand_r(&seed) % 6], (uint32_t)rand_r(&seed));
+    unsigned before = launches;
+    ck_assert_int_ne(gpu_attend(program, &problem), GPU_DEAD);
+    ck_assert_uint_le(launches, before + 1);
+    fake_run_all();
   }
 }
 END_TEST
@@ -297,12 +366,16 @@ Suite *mailbox_suite(void) {
   tcase_add_checked_fixture(group, set_up, tear_down);
   tcase_set_timeout(group, 120);
   tcase_add_test(group, one_kernel_takes_many_frames);
-  tcase_add_test(group, each_of_two_devices_has_a_kernel_that_stays);
   tcase_add_test(group, a_kernel_that_leaves_loses_no_frame);
   tcase_add_loop_test(group, an_armed_frame_wakes_when_it_is_done, 0, 2);
   tcase_add_loop_test(group, every_frame_is_done_in_its_slot, 0, 6);
   tcase_add_loop_test(group, a_broken_device_is_found, 0, 2);
-  tcase_add_test(group, it_is_opened_and_closed_cleanly);
+  tcase_add_loop_test(group, it_is_opened_and_closed_cleanly, 0, 2);
+  tcase_add_test(group, a_kernel_is_there_while_frames_are_rung);
+  tcase_add_test(group, a_rung_frame_waits_for_the_next_run);
+  tcase_add_test(group, both_may_give_a_slot_frames);
+  tcase_add_loop_test(group, attending_finds_a_broken_device, 0, 2);
+  tcase_add_test(group, wild_words_harm_nobody);
   tcase_add_test(group, replayed_frames_answer);
   tcase_add_loop_test(group, what_cannot_stay_is_refused, 0, 3);
   suite_add_tcase(suite, group);

@@ -25,7 +25,7 @@ static struct account account;
 static bool begins_anew(uint64_t number);
 static int64_t deadline_of(uint64_t number);
 
-bool gpu_submit(struct gpu_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error) {
+bool device_submit(struct device_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error) {
   (void)program, (void)error;
   CHECK(frame->sequence == flow.ring.slots[slot].frame.sequence);
   CHECK(frame->restart == begins_anew(frame->sequence));
@@ -35,22 +35,17 @@ bool gpu_submit(struct gpu_program *program, unsigned slot, const struct gpu_fra
   return true;
 }
 
-enum gpu_progress gpu_told(struct gpu_program *program, unsigned slot) {
-  (void)program;
+enum gpu_progress device_ask(struct device_program *program, unsigned slot, struct gpu_error *error) {
+  (void)program, (void)error;
   return device_done[slot] ? GPU_DONE : GPU_PENDING;
 }
 
-enum gpu_progress gpu_ask(struct gpu_program *program, unsigned slot, struct gpu_error *error) {
-  (void)error;
-  return gpu_told(program, slot);
-}
-
-bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error) {
-  (void)program, (void)slot, (void)error;
+bool device_serves(const struct device_program *program) {
+  (void)program;
   return true;
 }
 
-bool gpu_times(struct gpu_program *program, unsigned slot, struct gpu_times *times) {
+bool device_times(struct device_program *program, unsigned slot, struct gpu_times *times) {
   (void)program, (void)slot, (void)times;
   return false;
 }
@@ -58,7 +53,7 @@ bool gpu_times(struct gpu_program *program, unsigned slot, struct gpu_times *tim
 /* Some frames no stage can compute. */
 static bool is_refused(uint64_t number) { return number % 5 == 4; }
 
-const char *gpu_refusal(struct gpu_program *program, unsigned slot) {
+const char *device_refusal(struct device_program *program, unsigned slot) {
   (void)program;
   return is_refused(flow.ring.slots[slot].frame.sequence) ? "it cannot be computed" : NULL;
 }
@@ -66,7 +61,7 @@ const char *gpu_refusal(struct gpu_program *program, unsigned slot) {
 /* And some it has not begun when they are late. */
 static bool is_begun_late(uint64_t number) { return flow.deadline_ns > 0 && number % 7 == 3; }
 
-bool gpu_late(struct gpu_program *program, unsigned slot) {
+bool device_late(struct device_program *program, unsigned slot) {
   (void)program;
   return is_begun_late(flow.ring.slots[slot].frame.sequence);
 }

@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "gpu/backend.h"
+#include "daemon/device/private.h"
 #include "tests/unit/runner.h"
 
 enum {
@@ -29,17 +29,17 @@ enum {
   MOST = 1024
 };
 
-static struct gpu_device *device;
+static struct device *device;
 static struct arena arena;
 static struct failure failure;
 
 static void set_up(void) {
   struct gpu_error error;
-  device = gpu_open(GPU_BACKEND_CPU, 0, 1, &error);
+  device = device_open(&(struct device_setup){.choice = GPU_BACKEND_CPU, .workers = 1}, &error);
   ck_assert_ptr_nonnull(device);
 }
 
-static void tear_down(void) { device = gpu_close(device); }
+static void tear_down(void) { device = device_close(device); }
 
 static void make_large(size_t bytes) {
   ck_assert_msg(arena_make(&arena, "test", bytes, 1, device, &failure), "%s", failure.text);
@@ -69,7 +69,7 @@ static bool read_policy(int *mode, unsigned long nodes[MOST / WORD]) {
 START_TEST(pages_come_from_the_devices_node) {
   int mode = -1;
   unsigned long nodes[MOST / WORD] = {0};
-  device->node = 0; /* which every machine has */
+  device->is.node = 0; /* which every machine has */
   make();
   expect_pages();
   if (read_policy(&mode, nodes)) {
@@ -83,23 +83,23 @@ END_TEST
 /* Each slot's pages from the node of its device, of which here one is known. */
 START_TEST(pages_come_from_the_nodes_of_joined_devices) {
   struct gpu_error error;
-  struct gpu_device *other = gpu_open(GPU_BACKEND_CPU, 1, 1, &error);
-  struct gpu_device *joint = gpu_join((struct gpu_device *[]){other, device}, 2, &error);
+  struct device *other = device_open(&(struct device_setup){.choice = GPU_BACKEND_CPU, .index = 1, .workers = 1}, &error);
+  struct device *joint = device_join((struct device *[]){other, device}, 2, &error);
   ck_assert(other && joint);
-  device->node = 0;
+  device->is.node = 0;
   ck_assert_msg(arena_make(&arena, "test", BYTES / 4, 4, joint, &failure), "%s", failure.text);
   expect_pages();
   for (unsigned slot = 0; slot < 4; slot++) {
     int mode = -1;
     void *at = arena.base + slot * (BYTES / 4);
-    ck_assert_int_eq(gpu_node(joint, slot), slot % 2 ? 0 : GPU_NO_NODE);
+    ck_assert_int_eq(device_node(joint, slot), slot % 2 ? 0 : GPU_NO_NODE);
     if (syscall(SYS_get_mempolicy, &mode, NULL, 0UL, at, MPOL_F_ADDR) == 0) {
       ck_assert_int_eq(mode, slot % 2 ? MPOL_PREFERRED : MPOL_DEFAULT);
     }
   }
   arena_drop(&arena);
-  gpu_close(joint);
-  gpu_close(other);
+  device_close(joint);
+  device_close(other);
 }
 END_TEST
 
@@ -108,7 +108,7 @@ START_TEST(other_nodes_change_nothing) {
   static const int others[] = {GPU_NO_NODE, MOST - 1, MOST, FAR};
   int mode = -1;
   unsigned long nodes[MOST / WORD] = {0};
-  device->node = others[_i];
+  device->is.node = others[_i];
   make();
   expect_pages();
   if (read_policy(&mode, nodes)) {
@@ -131,7 +131,7 @@ static void refuse(unsigned call) {
 }
 
 START_TEST(a_filter_that_refuses_is_no_error) {
-  device->node = 0;
+  device->is.node = 0;
   refuse(_i ? SYS_madvise : SYS_mbind);
   make_large(_i ? LARGE : BYTES);
   expect_pages();
@@ -183,7 +183,7 @@ START_TEST(adopted_memory_keeps_what_it_holds_and_its_policy) {
   int mode = -1;
   unsigned long nodes[MOST / WORD] = {0};
   struct arena heir;
-  device->node = 0;
+  device->is.node = 0;
   make();
   memset(arena.base, 7, BYTES);
   int fd = fcntl(arena.fd, F_DUPFD_CLOEXEC, 0);

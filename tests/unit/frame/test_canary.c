@@ -1,16 +1,18 @@
 /* Canaries on the CPU backend: they come back, also many times, and are missed where the device does not let them through. */
 #include "daemon/frame/canary.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "daemon/frame/arena.h"
+#include "daemon/device/private.h"
 #include "daemon/measure/clock.h"
 #include "tests/unit/runner.h"
 
 enum { PATIENCE_S = 20 };
 
-static struct gpu_device *device;
+static struct device *device;
 static struct canary *canary;
 static _Atomic int64_t completion;
 
@@ -18,7 +20,7 @@ static void open_site(void) {
   struct gpu_error error;
   struct failure failure;
   completion = 0;
-  device = gpu_open(GPU_BACKEND_CPU, 0, 1, &error);
+  device = device_open(&(struct device_setup){.choice = GPU_BACKEND_CPU, .workers = 1}, &error);
   ck_assert_ptr_nonnull(device);
   const struct canary_setup setup = {.device = device, .number = 7, .completion = &completion};
   canary = canary_new(&setup, &failure);
@@ -27,7 +29,7 @@ static void open_site(void) {
 
 static void close_site(void) {
   canary = canary_free(canary);
-  device = gpu_close(device);
+  device = device_close(device);
 }
 
 static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); }
@@ -72,84 +74,41 @@ END_TEST
 
 /* -- a device that lets nothing through --------------------------------------------------------------------------- */
 
-static atomic_bool held, holding;
-
-static bool keep(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
-  (void)values, (void)problem;
-  plan->output = plan->input;
-  return true;
-}
-
-static void hold(const struct stage_plan *plan, const struct stage_call *call) {
-  memcpy(call->output, call->input, plan->input_bytes);
-  if (call->sequence == STAGE_WARM_UP) {
-    return;
-  }
-  atomic_store(&holding, true);
-  while (atomic_load(&held)) {
+/* The worker stands still until it is let go on. */
+static void block(void) {
+  char path[64], state = ' ';
+  ck_assert_int_eq(kill(process_id(device->process), SIGSTOP), 0);
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)process_id(device->process));
+  while (state != 'T') {
+    FILE *file = fopen(path, "re");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fscanf(file, "%*d (%*[^)]) %c", &state), 1);
+    fclose(file);
     nap();
   }
 }
 
-static const struct stage_descriptor hold_stage = {STAGE_UNLISTED("hold"), .prepare = keep, .run = hold};
-
-struct blocker {
-  struct gpu_chain *chain;
-  struct gpu_program *program;
-  struct arena memory;
-};
-
-/* The blocker's frame is on the only worker until `held` is false. */
-static void block(struct blocker *blocker) {
-  struct gpu_error error;
-  struct failure failure;
-  const struct gpu_options options = {0};
-  const struct gpu_frame frame = {.sequence = 0, .restart = true};
-  const struct frame_format format = format_tensor(ELEMENT_UINT8, (const uint64_t[]){16}, 1);
-  const struct gpu_stage_request request = {.own = &hold_stage};
-  blocker->chain = gpu_chain_new(&format, &request, 1, &error);
-  ck_assert_ptr_nonnull(blocker->chain);
-  ck_assert(arena_make(&blocker->memory, "blocker", 16, 2, device, &failure));
-  const struct gpu_buffers buffers = {.input = blocker->memory.base, .output = blocker->memory.base + arena_stride(16)};
-  blocker->program = gpu_program_new(device, blocker->chain, &buffers, 1, &options, &error);
-  ck_assert(blocker->program && gpu_program_warm_up(blocker->program, &error));
-  atomic_store(&held, true);
-  atomic_store(&holding, false);
-  ck_assert(gpu_submit(blocker->program, 0, &frame, &error));
-  while (!atomic_load(&holding)) {
-    nap();
-  }
-}
-
-static void unblock(struct blocker *blocker) {
-  atomic_store(&held, false);
-  gpu_program_free(blocker->program);
-  gpu_chain_free(blocker->chain);
-  arena_drop(&blocker->memory);
-}
+static void unblock(void) { ck_assert_int_eq(kill(process_id(device->process), SIGCONT), 0); }
 
 START_TEST(one_that_does_not_come_back_is_said_with_device_and_time) {
-  struct blocker blocker;
   struct gpu_error error;
   open_site();
-  block(&blocker);
+  block();
   canary_send(canary, 50 * NS_PER_MS);
   struct canary_view view = wait_for_end();
   ck_assert_ptr_nonnull(view.failure);
   ck_assert_ptr_nonnull(strstr(view.failure, "device 7"));
   ck_assert_ptr_nonnull(strstr(view.failure, "for 0.05 s"));
   ck_assert(view.under_way);
-  ck_assert_msg(!gpu_anchor(device, &error) && strstr(error.text, "canary"), "the device is not dead of it");
+  ck_assert_msg(!device_lives(device, &error) && strstr(error.text, "canary"), "the device is not dead of it");
   canary_send(canary, NS_PER_S); /* without effect */
-  unblock(&blocker);
   close_site();
 }
 END_TEST
 
 START_TEST(one_that_is_late_comes_back_within_its_patience) {
-  struct blocker blocker;
   open_site();
-  block(&blocker);
+  block();
   canary_send(canary, PATIENCE_S * NS_PER_S);
   for (int i = 0; i < 20; i++) {
     struct canary_view view;
@@ -157,7 +116,7 @@ START_TEST(one_that_is_late_comes_back_within_its_patience) {
     ck_assert(view.under_way && !view.failure);
     nap();
   }
-  unblock(&blocker);
+  unblock();
   ck_assert_ptr_null(wait_for_end().failure);
   close_site();
 }
@@ -165,14 +124,13 @@ END_TEST
 
 /* Frames that leave the device show that the canary only waits behind them: as if there were always one until then. */
 START_TEST(completions_of_frames_excuse_it) {
-  struct blocker blocker;
   open_site();
-  block(&blocker);
+  block();
   atomic_store(&completion, clock_now() + PATIENCE_S * NS_PER_S);
   canary_send(canary, 50 * NS_PER_MS);
   for (int64_t end = clock_now() + 300 * NS_PER_MS; clock_now() < end; nap()) {
   }
-  unblock(&blocker);
+  unblock();
   ck_assert_ptr_null(wait_for_end().failure);
   close_site();
 }
@@ -180,7 +138,7 @@ END_TEST
 
 START_TEST(on_a_dead_device_it_fails_with_the_cause) {
   open_site();
-  gpu_abandon(device, "a frame made an illegal access");
+  device_abandon(device, "a frame made an illegal access");
   canary_send(canary, PATIENCE_S * NS_PER_S);
   struct canary_view view = wait_for_end();
   ck_assert_ptr_nonnull(view.failure);
@@ -192,7 +150,7 @@ END_TEST
 START_TEST(there_is_none_on_a_dead_device) {
   struct failure failure;
   open_site();
-  gpu_abandon(device, "a frame made an illegal access");
+  device_abandon(device, "a frame made an illegal access");
   const struct canary_setup setup = {.device = device, .number = 7};
   ck_assert_ptr_null(canary_new(&setup, &failure));
   ck_assert_ptr_nonnull(strstr(failure.text, "illegal access"));

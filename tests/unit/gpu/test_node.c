@@ -56,7 +56,7 @@ START_TEST(processors_have_no_node) {
   struct gpu_error error;
   struct gpu_device *cpu = gpu_open(GPU_BACKEND_CPU, 0, 1, &error);
   ck_assert_ptr_nonnull(cpu);
-  ck_assert_int_eq(gpu_node(cpu, 0), GPU_NO_NODE);
+  ck_assert_int_eq(gpu_node(cpu), GPU_NO_NODE);
   gpu_close(cpu);
 }
 END_TEST

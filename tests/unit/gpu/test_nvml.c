@@ -1,12 +1,9 @@
-/* What the driver says of a device, against a library that only pretends: a device that says all, one that says little; and
- * which of two it blames for an error. */
+/* What the driver says of a device, against a library that only pretends: a device that says all, and one that says little. */
 #include <check.h>
 #include <dlfcn.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
-#include <time.h>
 
 static bool there, begins;
 static const char *without; /* a function that the library has not */
@@ -23,12 +20,6 @@ static int fake_dlclose(void *library);
 #define nvml_close       faked_close
 #define nvml_read        faked_read
 #define nvml_add_trouble faked_add_trouble
-#define nvml_listen      faked_listen
-#define nvml_wait        faked_wait
-#define blame_new        faked_blame_new
-#define blame_free       faked_blame_free
-#define blame_ask        faked_blame_ask
-#include "gpu/blame.c"
 #include "gpu/nvml.c"
 
 static int fake_begin(void) { return begins ? 0 : 9; }
@@ -87,42 +78,6 @@ static int fake_clock(device_handle device, unsigned which, unsigned *megahertz)
   return (char *)device == &all ? 0 : 3;
 }
 
-/* -- errors ------------------------------------------------------------------------------------------------------------ */
-
-static const struct event *coming; /* ends with one without a type */
-static atomic_uint waits;          /* that nothing came for */
-static unsigned sets;
-static int refusal, silence = IS_TIMEOUT; /* what the library says to whoever wants to listen, and when nothing comes */
-
-static int fake_events_new(void **events) {
-  *events = &coming;
-  sets++;
-  return 0;
-}
-
-static int fake_events_free(void *events) {
-  ck_assert_ptr_eq(events, &coming);
-  sets--;
-  return 0;
-}
-
-static int fake_events_add(device_handle device, unsigned long long types, void *events) {
-  ck_assert(types == EVENT_XID && events == &coming && device);
-  return refusal;
-}
-
-static int fake_events_wait(void *events, struct event *event, unsigned ms) {
-  (void)events;
-  (void)ms;
-  if (coming->type != 0) {
-    *event = *coming++;
-    return 0;
-  }
-  nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-  atomic_fetch_add(&waits, 1);
-  return silence;
-}
-
 /* -- the library --------------------------------------------------------------------------------------------------------- */
 
 static void *fake_dlopen(const char *name, int flags) {
@@ -150,10 +105,6 @@ static void *fake_dlsym(void *library, const char *name) {
       FUNCTION("nvmlDeviceGetClockInfo", fake_clock),
       FUNCTION("nvmlDeviceGetTotalEccErrors", fake_errors),
       FUNCTION("nvmlDeviceGetRemappedRows", fake_rows),
-      FUNCTION("nvmlEventSetCreate", fake_events_new),
-      FUNCTION("nvmlEventSetFree", fake_events_free),
-      FUNCTION("nvmlDeviceRegisterEvents", fake_events_add),
-      FUNCTION("nvmlEventSetWait_v2", fake_events_wait),
   };
   void *symbol = NULL;
   for (size_t i = 0; library && i < sizeof functions / sizeof functions[0]; i++) {
@@ -246,78 +197,6 @@ START_TEST(a_library_may_be_absent_or_of_no_use) {
 }
 END_TEST
 
-static struct blame *listen_to(const struct event *events, const char *lacks) {
-  static const char *const addresses[] = {"0000:18:00.0", "", "0000:19:00.0"};
-  set(true, true, lacks);
-  coming = events;
-  atomic_store(&waits, 0);
-  struct blame *blame = blame_new(addresses, 3);
-  ck_assert_ptr_nonnull(blame);
-  return blame;
-}
-
-static void wait_for_silence(struct blame *blame) {
-  while (!atomic_load(&blame->deaf) && atomic_load(&waits) == 0) {
-    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-  }
-}
-
-enum { FIRST = 0, SECOND = 2, NEITHER };
-
-#define XID(of, number)                                                                                                        \
-  { (device_handle)(of), EVENT_XID, number, 0, 0 }
-
-START_TEST(the_device_at_fault_is_blamed) {
-  static char other;
-  static const struct {
-    unsigned blamed;
-    struct event events[4];
-  } cases[] = {
-      {FIRST, {XID(&all, 31), XID(&little, 45)}},      {FIRST, {XID(&little, 45), XID(&all, 31)}},
-      {SECOND, {XID(&all, 45), XID(&little, 13)}},     {SECOND, {XID(&little, 48), XID(&all, 45)}},
-      {SECOND, {XID(&little, 79), XID(&all, 74)}},     {SECOND, {XID(&all, 43), XID(&all, 45), XID(&little, 94)}},
-      {NEITHER, {XID(&all, 43), XID(&little, 45)}},    {NEITHER, {XID(&other, 31)}},
-      {NEITHER, {{(device_handle)&all, 2, 31, 0, 0}}}, {NEITHER, {{0}}},
-  };
-  unsigned device, xid;
-  struct blame *blame = listen_to(cases[_i].events, NULL);
-  wait_for_silence(blame);
-  ck_assert_int_eq(blame_ask(blame, &device, &xid), cases[_i].blamed != NEITHER);
-  if (cases[_i].blamed != NEITHER) {
-    ck_assert_uint_eq(device, cases[_i].blamed);
-    ck_assert(xid != 43 && xid != 45);
-    atomic_fetch_sub(&blame->noted, 3 * FRESH_NS / 2);
-    ck_assert(!blame_ask(blame, &device, &xid)); /* it was another process that failed then */
-  }
-  blame_free(blame);
-  ck_assert_uint_eq(sets, 0);
-}
-END_TEST
-
-START_TEST(a_driver_that_does_not_tell_blames_nobody) {
-  static const struct {
-    const char *lacks;
-    int refusal, silence;
-  } cases[] = {{"nvmlEventSetCreate", 0, IS_TIMEOUT},
-               {"nvmlEventSetFree", 0, IS_TIMEOUT},
-               {"nvmlDeviceRegisterEvents", 0, IS_TIMEOUT},
-               {"nvmlEventSetWait_v2", 0, IS_TIMEOUT},
-               {"nvmlInit_v2", 0, IS_TIMEOUT},
-               {NULL, 4, IS_TIMEOUT},
-               {NULL, 0, GPU_IS_LOST}};
-  static const struct event none;
-  unsigned device, xid;
-  refusal = cases[_i].refusal;
-  silence = cases[_i].silence;
-  struct blame *blame = listen_to(&none, cases[_i].lacks);
-  wait_for_silence(blame);
-  ck_assert(!blame_ask(blame, &device, &xid));
-  blame_free(blame);
-  ck_assert_uint_eq(sets, 0);
-  blame_free(NULL);
-}
-END_TEST
-
 Suite *nvml_suite(void);
 
 Suite *nvml_suite(void) {
@@ -327,8 +206,6 @@ Suite *nvml_suite(void) {
   tcase_add_test(cases, a_device_says_little_or_is_unknown);
   tcase_add_loop_test(cases, what_is_wrong_with_a_device_is_said, 0, 10);
   tcase_add_test(cases, a_library_may_be_absent_or_of_no_use);
-  tcase_add_loop_test(cases, the_device_at_fault_is_blamed, 0, 10);
-  tcase_add_loop_test(cases, a_driver_that_does_not_tell_blames_nobody, 0, 7);
   suite_add_tcase(suite, cases);
   return suite;
 }

@@ -93,7 +93,11 @@ static void *hand_all(void *argument) {
 
 static void set_up_model(unsigned instances, unsigned most, int64_t wait_ns) {
   opened = failing = largest = 0;
-  model = (struct model){.instances = instances, .holders = 1, .batch = {.most = most, .wait_ns = wait_ns}};
+  model = (struct model){.instances = instances,
+                         .holders = 1,
+                         .batch = {.most = most, .wait_ns = wait_ns},
+                         .served = model.own_served,
+                         .batches = model.own_batches};
 }
 
 START_TEST(every_frame_comes_back_in_its_programs_order) {

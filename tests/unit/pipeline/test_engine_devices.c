@@ -1,6 +1,5 @@
 /* Which devices sessions may be placed on, of those that are open. */
 #include "daemon/pipeline/private.h"
-#include "gpu/blame.h"
 
 #include "tests/unit/runner.h"
 
@@ -63,7 +62,7 @@ static uint64_t spread_over(unsigned slots) {
 START_TEST(frames_are_spread_over_all_that_are_open) {
   open_devices(4, CONFIG_ALL_DEVICES);
   ck_assert_uint_eq(spread_over(8), 0xF);
-  ck_assert_str_eq(gpu_backend_name(places[0].device), "cpu");
+  ck_assert_str_eq(device_backend_name(places[0].device), "cpu");
   ck_assert_uint_eq(atomic_load(&engine.devices[3].load), 30);
   engine_take_off(&engine, &places[0], 120);
   ck_assert_uint_eq(atomic_load(&engine.devices[3].load), 0);
@@ -80,22 +79,6 @@ START_TEST(frames_are_spread_over_all_that_are_open) {
 }
 END_TEST
 
-/* There is no driver here, or it knows no device at such a place. */
-START_TEST(without_a_driver_the_device_that_failed_is_at_fault) {
-  static const char *const addresses[] = {"ffff:1f:1f.7", "ffff:1f:1f.6"};
-  char text[GPU_TEXT] = "it failed";
-  open_devices(2, CONFIG_ALL_DEVICES);
-  ck_assert_ptr_null(engine.blame);
-  ck_assert_uint_eq(engine_at_fault(&engine, 1, text, sizeof text), 1);
-  engine.blame = blame_new(addresses, 2);
-  ck_assert_ptr_nonnull(engine.blame);
-  ck_assert_uint_eq(engine_at_fault(&engine, 1, text, sizeof text), 1);
-  ck_assert_uint_eq(engine_at_fault(&engine, NO_DEVICE, text, sizeof text), NO_DEVICE);
-  ck_assert_str_eq(text, "it failed");
-  engine_close_devices(&engine);
-}
-END_TEST
-
 Suite *engine_devices_suite(void);
 Suite *engine_devices_suite(void) {
   Suite *suite = suite_create("engine_devices");
@@ -104,7 +87,6 @@ Suite *engine_devices_suite(void) {
   tcase_add_test(all, a_device_that_was_not_opened_is_named);
   tcase_add_test(all, nobody_comes_to_a_device_that_is_drained);
   tcase_add_test(all, frames_are_spread_over_all_that_are_open);
-  tcase_add_test(all, without_a_driver_the_device_that_failed_is_at_fault);
   suite_add_tcase(suite, all);
   return suite;
 }

@@ -8,7 +8,7 @@
 static const char *const happening_names[PIPELINE_HAPPENINGS] = {
     [HAPPENS_START] = "start", [HAPPENS_CONTINUE] = "continue",   [HAPPENS_PAUSE] = "pause",     [HAPPENS_RESUME] = "resume",
     [HAPPENS_DRAIN] = "drain", [HAPPENS_IDLE] = "idle",           [HAPPENS_QUIESCE] = "quiesce", [HAPPENS_STOP] = "stop",
-    [HAPPENS_END] = "end",     [HAPPENS_UNQUIESCE] = "unquiesce", [HAPPENS_WAIT] = "wait"};
+    [HAPPENS_END] = "end",     [HAPPENS_UNQUIESCE] = "unquiesce", [HAPPENS_WAIT] = "wait",       [HAPPENS_FAIL] = "fail"};
 
 /* Every transition to another state; from the two that lead back, a pipeline is taken that goes on, or was, draining. */
 static const char *const transitions[] = {
@@ -18,7 +18,8 @@ static const char *const transitions[] = {
     "draining resume running", "draining idle drained",      "draining quiesce stopping",   "draining stop stopping",
     "drained resume running",  "drained quiesce stopping",   "drained stop stopping",       "failed resume running",
     "failed quiesce stopping", "failed stop stopping",       "stopping unquiesce draining", "stopping end stopped",
-    "starting wait waiting",   "waiting quiesce stopping",   "waiting stop stopping"};
+    "starting wait waiting",   "waiting quiesce stopping",   "waiting stop stopping",       "running fail failed",
+    "paused fail failed",      "draining fail failed",       "drained fail failed"};
 
 static bool is_listed(const char *text) {
   for (size_t i = 0; i < sizeof transitions / sizeof transitions[0]; i++) {

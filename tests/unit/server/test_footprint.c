@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/base/formats.h"
+#include "daemon/device/formats.h"
 #include "tests/unit/runner.h"
 
 static char path[64];

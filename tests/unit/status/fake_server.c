@@ -8,7 +8,7 @@
 #include "daemon/measure/clock.h"
 #include "daemon/measure/history.h"
 #include "daemon/status/trace.h"
-#include "gpu/nvml.h"
+#include "gpu/record/figures.h"
 
 const char *const pipeline_state_names[] = {"starting", "running", "paused",   "draining", "drained",
                                             "failed",   "waiting", "stopping", "stopped"};

@@ -1,4 +1,4 @@
-#include "daemon/base/formats.h"
+#include "daemon/device/formats.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -160,7 +160,8 @@ static void choose_output(const struct config_stage *stage, struct gpu_stage_req
   }
 }
 
-struct gpu_chain *formats_chain(const struct config_pipeline *pipeline, struct gpu_error *error) {
+struct device_chain *formats_chain(struct device *device, enum config_backend backend, const struct config_pipeline *pipeline,
+                                   struct gpu_error *error) {
   struct gpu_stage_request requests[GPU_MAX_STAGES];
   for (unsigned i = 0; i < pipeline->stage_count; i++) {
     translate_stage(&pipeline->stages[i], &requests[i]);
@@ -168,5 +169,5 @@ struct gpu_chain *formats_chain(const struct config_pipeline *pipeline, struct g
     requests[i].users = pipeline->slots * pipeline->source.clients;
   }
   struct frame_format input = formats_format(&pipeline->source.format);
-  return gpu_chain_new(&input, requests, pipeline->stage_count, error);
+  return device_chain_new(device, formats_backend(backend), &input, requests, pipeline->stage_count, error);
 }

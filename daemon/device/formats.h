@@ -1,11 +1,11 @@
 /*
  * Translates between the configuration's words and the GPU's: the only place where config/ and gpu/ meet.
  */
-#ifndef FRAMED_BASE_FORMATS_H
-#define FRAMED_BASE_FORMATS_H
+#ifndef FRAMED_DEVICE_FORMATS_H
+#define FRAMED_DEVICE_FORMATS_H
 
 #include "config/config.h"
-#include "gpu/gpu.h"
+#include "daemon/device/device.h"
 
 struct vocabulary;
 
@@ -17,7 +17,8 @@ const struct config_vocabulary *formats_words(const struct vocabulary *vocabular
 struct frame_format formats_format(const struct config_format *format);
 enum gpu_backend_choice formats_backend(enum config_backend backend);
 enum gpu_priority formats_priority(enum config_priority priority);
-/* Negotiates a pipeline's formats. NULL on error, as gpu_chain_new(). */
-struct gpu_chain *formats_chain(const struct config_pipeline *pipeline, struct gpu_error *error);
+/* Negotiates a pipeline's formats. NULL on error, as device_chain_new(). */
+struct device_chain *formats_chain(struct device *device, enum config_backend backend, const struct config_pipeline *pipeline,
+                                   struct gpu_error *error);
 
 #endif

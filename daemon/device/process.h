@@ -1,0 +1,56 @@
+/*
+ * A worker: a process of the program framed-worker, which has one device and everything that others wrote.
+ *
+ * It is started from a descriptor of the program that was opened once, so that what is installed later is never mixed with this
+ * daemon. A thread of its own watches it; whoever asks learns at once that it is lost, and why. What holds a worker keeps this
+ * record and not the process: a call to a worker that has ended fails.
+ */
+#ifndef FRAMED_DEVICE_PROCESS_H
+#define FRAMED_DEVICE_PROCESS_H
+
+#include <sys/types.h>
+
+#include "gpu/record/messages.h"
+#include "gpu/record/pages.h"
+
+struct process;
+
+/* Starts a worker that has no device yet. NULL with an error. */
+struct process *process_start(struct gpu_error *error);
+struct process *process_hold(struct process *process); /* returns it */
+/* The last one who lets go ends the worker and waits until it has ended. NULL is fine; returns NULL. */
+struct process *process_release(struct process *process);
+
+/* Sends the request and waits for the answer, which is the caller's to free also on false. `answer->unpack` stands behind what
+ * says that it worked. Any set-up thread. */
+bool process_call(struct process *process, enum worker_call call, const struct pack *request, const int *descriptors,
+                  unsigned count, struct worker_message *answer, struct gpu_error *error);
+/* The same for a call without an answer of its own. */
+bool process_tell(struct process *process, enum worker_call call, const struct pack *request, struct gpu_error *error);
+/* Has the worker forget an object, if it still is. */
+void process_let_go(struct process *process, uint64_t id);
+
+pid_t process_id(const struct process *process);
+/* Different for each worker that this process has started, and never 0. */
+unsigned process_generation(const struct process *process);
+/* Its counts, which it writes once it has a device, and their memory. */
+struct worker_counts *process_counts(struct process *process);
+int process_counts_memory(const struct process *process);
+
+/* Whether it is lost, and (unless NULL) why. Any thread; never blocks. */
+bool process_is_lost(const struct process *process, struct gpu_error *cause);
+/* Waits until it has ended, which it is about to. */
+void process_await_end(struct process *process);
+/* Ends it at once, for that reason unless there is one already. Any thread; never blocks. */
+void process_kill(struct process *process, const char *reason);
+/* Who is told, by the watching thread, that it is lost; before it can be. */
+typedef void process_lost(void *context);
+void process_on_lost(struct process *process, process_lost *lost, void *context);
+
+/* Before another image of the program follows: all workers are ended, and have ended when this returns. */
+void process_end_all(void);
+
+/* A memfd of zeros, mapped; -1 and errno on error. */
+int process_memory(const char *name, size_t bytes, void **base);
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * Another worker in the place of one that is lost: it opens the device, maps the memory that is registered with it, and makes
+ * the parts of programs that are there. What the daemon holds of them, lanes and pipelines go on with.
+ */
+#include "daemon/device/private.h"
+
+static bool take_up(struct device *device, struct process *process, struct gpu_error *error) {
+  struct worker_device is; /* what is known of the device stays, since others read it */
+  bool taken = device_take(device, process, &is, error);
+  for (struct device_arena *arena = device->arenas; arena && taken; arena = arena->next) {
+    taken = arena_send(device, process, arena, error);
+  }
+  for (unsigned i = 0; i <= DEVICE_MOST_LANES; i++) { /* each is opened again with its first program */
+    if (device->lines[i]) {
+      device_drop_line(&device->retired[i]);
+      device->retired[i] = device->lines[i];
+      device->lines[i] = NULL;
+    }
+  }
+  for (struct device_part *part = device->parts; part && taken; part = part->next) {
+    taken = part_make(part, error);
+  }
+  return taken;
+}
+
+/* `making` keeps the lists as they are; lanes use none of it before the device is no longer lost. */
+bool device_replace(struct device *device, struct gpu_error *error) {
+  pthread_mutex_lock(&device->making);
+  struct process *old = device->process;
+  process_await_end(old);
+  device->setup.known = &device->known; /* what was measured still holds */
+  device->known = device->is.calibration;
+  device->setup.hurries = true;
+  struct process *process = process_start(error);
+  if (process) {
+    pthread_mutex_lock(&device->lock);
+    device->process = process;
+    pthread_mutex_unlock(&device->lock);
+    process_release(old);
+  }
+  bool taken = process && take_up(device, process, error);
+  if (taken) {
+    device_calm(device);
+    atomic_store(&device->lost, false);
+    atomic_fetch_add(&device->generation, 1);
+    device_watch(device);
+  }
+  pthread_mutex_unlock(&device->making);
+  device_wake_lanes(device);
+  return taken;
+}

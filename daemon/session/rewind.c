@@ -1,0 +1,61 @@
+/*
+ * What becomes of the frames of a session whose device lost its worker. They are READY again, in their order, and wait until
+ * the device has another worker; everything else of the session stays as it is. Lanes stand still meanwhile.
+ *
+ * A frame that was on the device is suspected, and one that was alone there each time is dropped (frame/retry.h).
+ */
+#include "daemon/session/private.h"
+
+unsigned session_suspect(struct session *session, unsigned device, bool failed, bool alone) {
+  const struct flow *flow = &session->flow;
+  unsigned running = 0;
+  for (unsigned i = 0; i < slot_count(&flow->ring, SLOT_RUNNING); i++) {
+    struct slot *slot = slot_at(&flow->ring, SLOT_RUNNING, i);
+    if (flow_is_on(flow, slot, device)) {
+      retry_suspect(&slot->frame, failed, alone);
+      running++;
+    }
+  }
+  return running;
+}
+
+static void take_back_running(struct session *session, unsigned device) {
+  struct flow *flow = &session->flow;
+  struct session_view *view = &session->account.now;
+  const int64_t now = clock_now();
+  for (unsigned i = 0; i < flow->ring.count; i++) {
+    struct slot *slot = &flow->ring.slots[i];
+    if (slot->state == SLOT_RUNNING && flow_is_on(flow, slot, device)) {
+      slot->state = SLOT_READY;
+      view->submitted--;
+    }
+  }
+  slot_ring_order(&flow->ring);
+  if (view->submitted == view->completed && view->busy_since != 0) {
+    view->busy += now - view->busy_since;
+    view->busy_since = 0;
+  }
+  view->last_completion = now;
+  flow->active = now;
+}
+
+bool session_rewind(struct session *session, unsigned device, struct failure *failure) {
+  struct flow *flow = &session->flow;
+  bool is_there = false;
+  for (unsigned i = 0; i < flow->device_count; i++) {
+    is_there = is_there || flow->devices[i].number == device;
+  }
+  if (is_there) {
+    take_back_running(session, device);
+    device_program_spare(flow->program, session_spared(session));
+    flow->device_dead = false;
+    flow->device_awaited = true;
+    flow->restart_owed |= session->receive.sequence > 0; /* what stages remembered was in the worker */
+    flow->retry = flow->devices[0].retry;
+    session->untold |= 1U << SESSION_GPU_FAULT;
+    session->receive.held = atomic_load(&session->hold) != 0 || session->stopping;
+    session->quarantined = flow_quarantine(flow, &session->last_quarantined);
+  }
+  return !flow->retry || retry_join(flow->retry, session->setup.lane, &flow->ring) ||
+         failure_set_memory(failure, "not enough memory to run frames again");
+}
