@@ -28,7 +28,7 @@
 #include "daemon/server/service_paths.h"
 #include "daemon/server/try.h"
 #include "daemon/session/session.h"
-#include "daemon/sink/loans.h"
+#include "daemon/sink/leases.h"
 #include "daemon/sink/results.h"
 #include "daemon/state/exec.h"
 #include "daemon/state/state.h"
@@ -322,7 +322,7 @@ static void set_state_layout(void) {
                           session_record_bytes(),
                           sizeof(struct sink),
                           sizeof(struct reader),
-                          sizeof(struct borrower),
+                          sizeof(struct shared_reader),
                           sizeof(void *),
                           NATIVE_RESULT_BYTES,
                           NATIVE_RING,

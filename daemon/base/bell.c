@@ -98,7 +98,7 @@ bool bell_may_sleep(struct bell *bell) {
   return !any(bell);
 }
 
-void bell_hear(struct bell *bell, void (*ring)(struct runner *runner)) {
+void bell_poll(struct bell *bell, void (*ring)(struct runner *runner)) {
   const unsigned most = atomic_load_explicit(&bell->most, memory_order_acquire);
   if (atomic_load_explicit(&bell->page->sleeping, memory_order_relaxed) != 0) {
     atomic_store(&bell->page->sleeping, 0);

@@ -43,6 +43,6 @@ void bell_forget(struct bell *bell, const struct runner *runner);
 /* Before it sleeps: it says so, and looks once more. True: it may. */
 bool bell_may_sleep(struct bell *bell);
 /* Afterwards, and in each iteration: calls `ring` for those whose bits are set. */
-void bell_hear(struct bell *bell, void (*ring)(struct runner *runner));
+void bell_poll(struct bell *bell, void (*ring)(struct runner *runner));
 
 #endif

@@ -32,7 +32,7 @@ static bool are_doorbells(const unsigned char *bytes, size_t count) {
   return true;
 }
 
-enum doorbell_heard doorbell_hear(int fd) {
+enum doorbell_input doorbell_read(int fd) {
   unsigned char bytes[MOST_RINGS];
   ssize_t got = rights_read(fd, &(struct iovec){.iov_base = bytes, .iov_len = sizeof bytes}, 1);
   if (got > 0 && !are_doorbells(bytes, (size_t)got)) {

@@ -12,7 +12,7 @@
 /* Wakes a client that sleeps, after a cursor was written. False: it sleeps and cannot be rung for now; try again. */
 bool doorbell_ring(struct native_control *control, int fd);
 
-enum doorbell_heard {
+enum doorbell_input {
   DOORBELL_NOTHING,  /* all that were there, if any, are taken */
   DOORBELL_MORE,     /* there may be more of them: one that rings all the time costs one read a turn */
   DOORBELL_GONE,     /* the client has left */
@@ -21,7 +21,7 @@ enum doorbell_heard {
 };
 
 /* Takes the doorbells that wait. */
-enum doorbell_heard doorbell_hear(int fd);
+enum doorbell_input doorbell_read(int fd);
 
 /* What a client is told after DOORBELL_NONSENSE. */
 #define DOORBELL_COMPLAINT "with shared memory a connection carries doorbells only, bytes of 0"

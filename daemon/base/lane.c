@@ -139,7 +139,7 @@ static void on_prepare(uv_prepare_t *prepare) {
 
 static void on_check(uv_check_t *check) {
   struct lane *lane = check->data;
-  bell_hear(&lane->bell, on_bell);
+  bell_poll(&lane->bell, on_bell);
   if (atomic_load(&lane->park_wanted)) {
     stand_still(lane);
     return;

@@ -46,12 +46,12 @@ static bool is_open_there(const struct slot_ring *ring, unsigned producer, uint6
   bool open = false;
   for (unsigned i = 0; i < ring->count; i++) {
     const struct slot *slot = &ring->slots[i];
-    open |= slot->frame.producer == producer && slot->frame.sequence == sequence && (slot->frame.open || slot->owed);
+    open |= slot->frame.producer == producer && slot->frame.sequence == sequence && (slot->frame.open || slot->awaits_fate);
   }
   return open;
 }
 
-void acks_mend(struct acks *acks, const struct slot_ring *ring) {
+void acks_repair(struct acks *acks, const struct slot_ring *ring) {
   unsigned count = acks->count;
   acks->count = 0;
   for (unsigned i = 0; i < count; i++) {
@@ -145,7 +145,7 @@ bool account_adopt(struct account *account, const struct account *left) {
          left->settling <= FATE_COUNT;
 }
 
-bool account_mend(struct account *account, unsigned settling, enum fate lost, uint64_t most) {
+bool account_repair(struct account *account, unsigned settling, enum fate lost, uint64_t most) {
   struct ledger *ledger = &account->now.ledger;
   uint64_t counted = ledger->in_flight;
   for (int fate = 0; fate < FATE_COUNT; fate++) {

@@ -37,7 +37,7 @@ void acks_close(struct acks *acks, const struct frame *frame, enum fate fate);
 /* So many frames of this producer, from its first, have their fate. */
 uint64_t acks_count(const struct acks *acks, unsigned producer);
 /* Forgets frames that are open nowhere: nobody knows how much of a change was made when the process was killed. */
-void acks_mend(struct acks *acks, const struct slot_ring *ring);
+void acks_repair(struct acks *acks, const struct slot_ring *ring);
 
 enum session_waiting {
   WAITING_FOR_NOTHING,  /* frames move */
@@ -102,6 +102,6 @@ void account_close(struct account *account, const struct frame *frame, enum fate
 bool account_adopt(struct account *account, const struct account *left);
 /* What came and is neither in flight nor counted was in the middle of that when the process was killed: it gets the fate that
  * was being counted, else `lost`, or for FATE_COUNT it never came. False: that would be more than `most` frames. */
-bool account_mend(struct account *account, unsigned settling, enum fate lost, uint64_t most);
+bool account_repair(struct account *account, unsigned settling, enum fate lost, uint64_t most);
 
 #endif

@@ -13,12 +13,12 @@ void channel_open(struct channel *channel, struct native_control *control, struc
   channel->fd = fd;
   channel->replies = replies;
   channel->asleep = again;  /* if it was, the client may have seen it */
-  channel->unheard = again; /* the image before may not have come through to it */
+  channel->ring_pending = again; /* the image before may not have come through to it */
 }
 
-bool channel_has_told(const struct channel *channel, unsigned slot) {
+bool channel_has_completion(const struct channel *channel, unsigned slot) {
   for (uint32_t at = channel->taken; at != channel->completed; at++) {
-    if (channel->told[at % NATIVE_RING] == slot) {
+    if (channel->completion_slots[at % NATIVE_RING] == slot) {
       return true;
     }
   }
@@ -31,19 +31,19 @@ static bool channel_is_sound(const struct channel *channel, const struct flow *f
   for (unsigned i = 0; i < flow->ring.count; i++) {
     enum slot_state state = flow->ring.slots[i].state;
     enum channel_owner owner = channel->owners[i];
-    told += owner == CHANNEL_TOLD;
+    told += owner == CHANNEL_COMPLETED;
     submitted += owner == CHANNEL_DAEMON;
-    if ((owner == CHANNEL_TOLD) != channel_has_told(channel, i) || (owner == CHANNEL_CLIENT && state != SLOT_FREE) ||
-        (owner == CHANNEL_TOLD && state != SLOT_FREE && (state != SLOT_EMITTING || !replies))) {
+    if ((owner == CHANNEL_COMPLETED) != channel_has_completion(channel, i) || (owner == CHANNEL_CLIENT && state != SLOT_FREE) ||
+        (owner == CHANNEL_COMPLETED && state != SLOT_FREE && (state != SLOT_EMITTING || !replies))) {
       return false;
     }
   }
-  return channel->completed - channel->taken == told && channel_away(channel) == submitted;
+  return channel->completed - channel->taken == told && channel_outstanding(channel) == submitted;
 }
 
 bool channel_adopt(struct channel *channel, const struct channel *left, const struct flow *flow, bool replies) {
   for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
-    if ((unsigned)left->owners[i] > CHANNEL_TOLD) {
+    if ((unsigned)left->owners[i] > CHANNEL_COMPLETED) {
       return false;
     }
   }
@@ -52,7 +52,7 @@ bool channel_adopt(struct channel *channel, const struct channel *left, const st
   channel->taken = left->taken;
   memcpy(channel->owners, left->owners, sizeof channel->owners);
   for (unsigned i = 0; i < NATIVE_RING; i++) {
-    channel->told[i] = left->told[i] % GPU_MAX_SLOTS;
+    channel->completion_slots[i] = left->completion_slots[i] % GPU_MAX_SLOTS;
   }
   return channel->completed - channel->taken <= NATIVE_RING && channel_is_sound(channel, flow, replies);
 }

@@ -17,7 +17,7 @@
 #include "daemon/state/image.h"
 #include "daemon/wire/native_wire.h"
 
-enum channel_owner { CHANNEL_CLIENT, CHANNEL_DAEMON, CHANNEL_TOLD };
+enum channel_owner { CHANNEL_CLIENT, CHANNEL_DAEMON, CHANNEL_COMPLETED };
 
 struct channel {
   struct native_control *control;
@@ -27,11 +27,11 @@ struct channel {
   bool replies;      /* the role `both`: results are left in the slots */
   uint32_t submitted, completed, taken;
   enum channel_owner owners[GPU_MAX_SLOTS];
-  unsigned char told[NATIVE_RING]; /* slot of each completion */
+  unsigned char completion_slots[NATIVE_RING]; /* slot of each completion */
   bool asleep;                     /* the client was told to ring */
-  bool awaits;                     /* it was told of something in this turn, and may answer at once */
+  bool expects_answer;                     /* it was told of something in this turn, and may answer at once */
   int64_t patience;                /* ns, for that */
-  bool unheard;                    /* the client may sleep, and was not rung for what it was told since */
+  bool ring_pending;                    /* the client may sleep, and was not rung for what it was told since */
 };
 
 /* Begins with all slots the client's and control memory that is all zero; or goes on (`again`) with a client that a process
@@ -44,16 +44,16 @@ bool channel_adopt(struct channel *channel, const struct channel *left, const st
  * daemon's. */
 void channel_adopt_none(struct channel *channel, const struct flow *flow);
 /* Whether the client was told of that slot, and is not done with it. */
-bool channel_has_told(const struct channel *channel, unsigned slot);
+bool channel_has_completion(const struct channel *channel, unsigned slot);
 
 /* How many slots the client submitted, and was not told of since. */
-static inline unsigned channel_away(const struct channel *channel) { return channel->submitted - channel->completed; }
+static inline unsigned channel_outstanding(const struct channel *channel) { return channel->submitted - channel->completed; }
 
 static inline bool channel_has_submissions(const struct channel *channel) {
   return atomic_load_explicit(&channel->control->client.submitted, memory_order_relaxed) != channel->submitted;
 }
 
 /* The client was told of something that it may be done with by now. */
-static inline bool channel_is_owed(const struct channel *channel) { return channel->taken != channel->completed; }
+static inline bool channel_has_unread(const struct channel *channel) { return channel->taken != channel->completed; }
 
 #endif

@@ -76,7 +76,7 @@ bool dispatch_turn(struct flow *flow, int64_t now) {
   flow->device_awaited = flow->device_awaited && !device_serves(flow->program);
   struct slot *slot;
   while ((slot = slot_oldest(&flow->ring, SLOT_READY)) && flow_taken(flow) < flow->depth && !flow->device_dead &&
-         !flow->device_awaited && !flow->withheld) {
+         !flow->device_awaited && !flow->held_back) {
     if (dispatch_is_late(flow, &slot->frame, now)) {
       dispatch_drop(flow, slot, FATE_LATE, now);
     } else if (flow->retry && !is_admitted(flow, slot)) {

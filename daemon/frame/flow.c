@@ -17,7 +17,7 @@ void flow_ready(struct flow *flow, struct slot *slot, int64_t now) {
   slot_move(&flow->ring, slot, SLOT_READY);
   flow->active = now;
   if (flow->tap) {
-    flow->tap->came(flow->tap, slot, now);
+    flow->tap->on_frame(flow->tap, slot, now);
   }
 }
 
@@ -68,7 +68,7 @@ struct slot *flow_offer(struct flow *flow) {
       }
     }
     if (flow->tap) {
-      flow->tap->resulted(flow->tap, slot, clock_now());
+      flow->tap->on_result(flow->tap, slot, clock_now());
     }
   }
   return slot;
@@ -77,7 +77,7 @@ struct slot *flow_offer(struct flow *flow) {
 void flow_offer_again(struct flow *flow, struct slot *slot) {
   const struct frame *frame = &slot->frame;
   slot->state = SLOT_DONE;
-  slot->owed = false;
+  slot->awaits_fate = false;
   slot->frame.open = true;
   if (flow->offered_producer == frame->producer && flow->offered_sequence >= frame->sequence) {
     flow->offered_producer = frame->missing == frame->sequence ? 0 : frame->producer;
@@ -85,7 +85,7 @@ void flow_offer_again(struct flow *flow, struct slot *slot) {
   }
 }
 
-void flow_ask_picture(struct flow *flow, enum picture_side side, struct picture *picture) {
+void flow_request_picture(struct flow *flow, enum picture_side side, struct picture *picture) {
   if (picture) {
     atomic_fetch_add(&picture->holders, 1);
   }
@@ -101,17 +101,17 @@ void flow_settle(struct flow *flow, const struct frame *frame, enum fate fate, i
     flow->account->now.ledger.out_bytes += flow->output_bytes;
   }
   account_close(flow->account, frame, fate, now);
-  flow->at_sink--;
+  flow->unsettled--;
   flow->active = now;
 }
 
-void flow_take_back(struct flow *flow, struct slot *slot, enum fate fate) {
+void flow_release(struct flow *flow, struct slot *slot, enum fate fate) {
   slot->frame.fate = fate;
   slot_move(&flow->ring, slot, SLOT_FREE);
 }
 
 unsigned flow_in_flight(const struct flow *flow) {
-  unsigned open = flow->at_sink;
+  unsigned open = flow->unsettled;
   for (unsigned i = 0; i < flow->ring.count; i++) {
     open += flow->ring.slots[i].frame.open ? 1 : 0;
   }

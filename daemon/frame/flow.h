@@ -22,8 +22,8 @@ struct relay;
 
 /* Whoever wants to know of each frame that has come whole, and of each result before it goes to the sink. */
 struct tap {
-  void (*came)(struct tap *tap, const struct slot *slot, int64_t now);
-  void (*resulted)(struct tap *tap, const struct slot *slot, int64_t now);
+  void (*on_frame)(struct tap *tap, const struct slot *slot, int64_t now);
+  void (*on_result)(struct tap *tap, const struct slot *slot, int64_t now);
 };
 
 /* A device, as the frames there know it. */
@@ -46,17 +46,17 @@ struct flow {
   const struct flow_device *devices; /* slot i belongs to device i modulo device_count */
   unsigned device_count;
   unsigned stages;                  /* the number of those that the program runs */
-  bool withheld;                    /* READY frames wait until the program is another one */
+  bool held_back;                    /* READY frames wait until the program is another one */
   struct lane *lane;                /* that it belongs to; NULL in tests */
   size_t input_bytes, output_bytes; /* of one frame */
   unsigned seat;                    /* the session's number on its pipeline */
   _Atomic unsigned memory;          /* of the slots: another number each time that it is made anew */
   unsigned depth;                   /* slots that may be past READY */
-  unsigned at_sink;                 /* frames at the sink whose fate it has not told yet */
+  unsigned unsettled;                 /* frames at the sink whose fate it has not told yet */
   enum config_overload overload;
   int64_t deadline_ns; /* 0: none */
   bool spin;           /* completion: spin or persistent */
-  bool asks_by_calls;  /* completion: spin: each look at the device takes a call to it */
+  bool awaits_answers;  /* completion: spin: each look at the device takes a call to it */
   bool restart_owed;   /* the first frame of a producer was dropped before the device had it */
   bool device_dead;    /* frames there are lost until the device gets another worker, */
   bool device_awaited; /* which READY frames wait for */
@@ -120,12 +120,12 @@ unsigned flow_quarantine(struct flow *flow, struct frame_name *last);
 /* The oldest result is on its way out: moves it to EMITTING. NULL: there is none. */
 struct slot *flow_offer(struct flow *flow);
 /* [control loop] Hangs up a picture for the next result, in place of one of that side that waits, which is gone. */
-void flow_ask_picture(struct flow *flow, enum picture_side side, struct picture *picture);
+void flow_request_picture(struct flow *flow, enum picture_side side, struct picture *picture);
 
 /* The frame that the sink has, in its slot or without one, has its fate. */
 void flow_settle(struct flow *flow, const struct frame *frame, enum fate fate, int64_t now);
 /* The sink needs the slot no longer: it is free. Its frame's fate as far as the sink knows it by now. */
-void flow_take_back(struct flow *flow, struct slot *slot, enum fate fate);
+void flow_release(struct flow *flow, struct slot *slot, enum fate fate);
 
 /* Open frames, counted where they are. */
 unsigned flow_in_flight(const struct flow *flow);

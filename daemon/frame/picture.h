@@ -17,7 +17,7 @@ enum { PICTURE_MOST_BYTES = 8 * 1024 * 1024, PICTURE_PLANES = 3 };
 enum picture_side { PICTURE_IN, PICTURE_OUT, PICTURE_SIDES };
 
 enum picture_state {
-  PICTURE_ASKED, /* the lane has not come to it */
+  PICTURE_REQUESTED, /* the lane has not come to it */
   PICTURE_TAKEN, /* it is whole, and its holder's alone */
   PICTURE_GONE   /* its session ended before a frame came */
 };

@@ -77,7 +77,7 @@ static void begin_frame(struct receive *receive, int64_t now) {
   struct frame *frame = slot ? &slot->frame : &dropped;
   open_frame(receive, frame);
   receive->begun = true;
-  receive->spoiled = false;
+  receive->invalid = false;
   receive->filled = 0;
   receive->since = now;
   receive->filling = slot;
@@ -135,7 +135,7 @@ static void finish_frame(struct receive *receive, int64_t now) {
   if (!slot) {
     return;
   }
-  if (receive->spoiled) {
+  if (receive->invalid) {
     receive->restart |= slot->frame.restart;
     flow_drop(receive->flow, slot, FATE_INVALID, now);
     return;
@@ -298,7 +298,7 @@ static bool take_preamble(struct receive *receive, const unsigned char *bytes, s
   }
   if (*count != SIZE_MAX && receive->protocol == CONFIG_PROTOCOL_NATIVE && receive->framing.state == FRAMING_PAYLOAD) {
     struct slot *slot = receive->filling;
-    receive->spoiled = slot && !stamp_frame(&slot->frame, &receive->framing.stamp, now);
+    receive->invalid = slot && !stamp_frame(&slot->frame, &receive->framing.stamp, now);
   }
   return *count != SIZE_MAX;
 }
@@ -382,7 +382,7 @@ static bool receive_is_sound(const struct receive *receive) {
 
 bool receive_adopt(struct receive *receive, const struct receive *left) {
   bool whole = (unsigned)left->protocol < CONFIG_PROTOCOL_COUNT && (unsigned)left->foreign < STRANGER_COUNT &&
-               IMAGE_IS_FLAG(left->begun) && IMAGE_IS_FLAG(left->restart) && IMAGE_IS_FLAG(left->spoiled) &&
+               IMAGE_IS_FLAG(left->begun) && IMAGE_IS_FLAG(left->restart) && IMAGE_IS_FLAG(left->invalid) &&
                image_is_time(left->since) && left->staged_at <= left->staged_end && left->staged_end <= RECEIVE_STAGING;
   if (!whole) {
     return false;
@@ -397,7 +397,7 @@ bool receive_adopt(struct receive *receive, const struct receive *left) {
   receive->producer = left->producer;
   receive->epoch = left->epoch;
   receive->restart = left->restart;
-  receive->spoiled = left->spoiled;
+  receive->invalid = left->invalid;
   receive->foreign = left->foreign;
   receive->staged_at = left->staged_at;
   receive->staged_end = left->staged_end;

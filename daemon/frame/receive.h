@@ -37,7 +37,7 @@ struct receive {
   unsigned producer;      /* counts them from 1 */
   uint64_t epoch; /* when the producer began, CLOCK_REALTIME in us: no other producer of the pipeline ever has the same */
   bool restart;   /* the next frame is the first of its producer */
-  bool spoiled;   /* the frame that is being filled is invalid, though all of its bytes will come */
+  bool invalid;   /* the frame that is being filled is invalid, though all of its bytes will come */
   enum stranger foreign; /* raw: what the producer's bytes began like */
   char problem[PROTOCOL_PROBLEM];
   size_t wanted;                  /* bytes that the last vector has room for, */

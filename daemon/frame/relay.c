@@ -19,20 +19,20 @@ void relay_offer(struct relay *relay, const struct slot *slot) {
   spsc_push(&relay->there, slot->index);
 }
 
-void relay_restore(struct relay *relay, const struct slot *slot, enum fate fate) { relay->told[slot->index].fate = fate; }
+void relay_restore(struct relay *relay, const struct slot *slot, enum fate fate) { relay->fates[slot->index].fate = fate; }
 
 bool relay_collect(struct relay *relay) {
   unsigned item;
   bool any = false;
   while (spsc_pop(&relay->back, &item)) {
     struct slot *slot = &relay->flow->ring.slots[item / WORDS];
-    const struct told *told = &relay->told[item / WORDS];
+    const struct relay_fate *settled = &relay->fates[item / WORDS];
     if (item % WORDS == SETTLED) {
-      account_begin(relay->flow->account, told->fate);
-      slot->owed = false;
-      flow_settle(relay->flow, &slot->frame, told->fate, told->at);
+      account_begin(relay->flow->account, settled->fate);
+      slot->awaits_fate = false;
+      flow_settle(relay->flow, &slot->frame, settled->fate, settled->at);
     } else {
-      flow_take_back(relay->flow, slot, told->fate);
+      flow_release(relay->flow, slot, settled->fate);
     }
     any = true;
   }
@@ -43,7 +43,7 @@ bool relay_may_wait(struct relay *relay) { return spsc_may_sleep(&relay->back); 
 
 void relay_order(struct relay *relay) { atomic_fetch_add(&relay->orders, 1); }
 
-bool relay_has_obeyed(const struct relay *relay) { return atomic_load(&relay->orders) == 0; }
+bool relay_orders_done(const struct relay *relay) { return atomic_load(&relay->orders) == 0; }
 
 /* -- the sink's lane ---------------------------------------------------------------------------------------------- */
 
@@ -53,13 +53,13 @@ struct slot *relay_take(struct relay *relay) {
 }
 
 void relay_settle(struct relay *relay, const struct slot *slot, enum fate fate, int64_t now) {
-  relay->told[slot->index] = (struct told){.fate = fate, .at = now};
+  relay->fates[slot->index] = (struct relay_fate){.fate = fate, .at = now};
   spsc_push(&relay->back, slot->index * WORDS + SETTLED);
 }
 
 void relay_release(struct relay *relay, const struct slot *slot) { spsc_push(&relay->back, slot->index * WORDS + RELEASED); }
 
-void relay_obeyed(struct relay *relay) {
+void relay_order_done(struct relay *relay) {
   atomic_fetch_sub(&relay->orders, 1);
   lane_wake(relay->back.lane, relay->back.runner);
 }

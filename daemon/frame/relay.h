@@ -15,10 +15,10 @@
 
 struct relay {
   struct flow *flow;
-  struct told { /* by the sink's lane, of the slot with this index; whose turn it is to look follows from the rings */
+  struct relay_fate { /* by the sink's lane, of the slot with this index; whose turn it is to look follows from the rings */
     enum fate fate;
     int64_t at;
-  } told[GPU_MAX_SLOTS];
+  } fates[GPU_MAX_SLOTS];
   struct spsc there, back;
   atomic_uint orders; /* of the session to the sink, and not carried out yet */
 };
@@ -39,7 +39,7 @@ bool relay_may_wait(struct relay *relay);
 
 /* An order goes to the sink's lane. It is on its way until the sink has obeyed. */
 void relay_order(struct relay *relay);
-bool relay_has_obeyed(const struct relay *relay);
+bool relay_orders_done(const struct relay *relay);
 
 /* -- [sink's lane] ---------------------------------------------------------------------------------------------- */
 
@@ -50,7 +50,7 @@ void relay_settle(struct relay *relay, const struct slot *slot, enum fate fate, 
 /* The slot's memory is no longer needed: once, after its frame's fate. */
 void relay_release(struct relay *relay, const struct slot *slot);
 /* An order is carried out, which gives the session a turn. */
-void relay_obeyed(struct relay *relay);
+void relay_order_done(struct relay *relay);
 /* Whether the sink may go without a turn until the next offer. */
 bool relay_may_rest(struct relay *relay);
 

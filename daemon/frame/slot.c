@@ -110,7 +110,7 @@ bool frame_is_sound(const struct frame *frame) {
 }
 
 static bool slot_adopt(struct slot *slot, const struct slot *left) {
-  if ((unsigned)left->state >= SLOT_STATES || !IMAGE_IS_FLAG(left->owed)) {
+  if ((unsigned)left->state >= SLOT_STATES || !IMAGE_IS_FLAG(left->awaits_fate)) {
     return false;
   }
   if (left->state == SLOT_FREE || left->state == SLOT_FAILED) { /* what a failed one had has gone with its process */
@@ -121,7 +121,7 @@ static bool slot_adopt(struct slot *slot, const struct slot *left) {
   }
   bool told = left->state != SLOT_EMITTING && !left->frame.open;
   slot->frame = left->frame;
-  slot->owed = left->owed;
+  slot->awaits_fate = left->awaits_fate;
   slot->state = told ? SLOT_FREE : left->state == SLOT_RUNNING ? SLOT_READY : left->state;
   slot->frame.suspect = slot->frame.suspect && slot->state == SLOT_READY;
   return true;

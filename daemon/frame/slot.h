@@ -63,7 +63,7 @@ struct slot {
   unsigned index; /* of its stream in the program */
   unsigned char *input, *output;
   struct frame frame;
-  bool owed; /* its frame is at the sink, which has not told its fate yet */
+  bool awaits_fate; /* its frame is at the sink, which has not told its fate yet */
 };
 
 /* The slots in one state, oldest first; a ring, so that the oldest leaves by one step. */

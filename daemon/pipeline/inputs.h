@@ -76,7 +76,7 @@ bool inputs_stopped(const struct inputs *inputs); /* all sessions have stopped *
 bool inputs_ended(const struct inputs *inputs);   /* a file or standard input that has been read to its end */
 
 /* Opens the memory of its session for a reader, where it has just one; false if that is being made anew. */
-bool inputs_lend(const struct inputs *inputs, struct session_lent *lent, struct failure *failure);
+bool inputs_share_outputs(const struct inputs *inputs, struct session_outputs *shared, struct failure *failure);
 
 unsigned inputs_seats(const struct inputs *inputs);
 /* The number of the device that the seat's session is on. */

@@ -235,10 +235,10 @@ void inputs_on_renewed(void *context, struct producer *producer) {
   }
 }
 
-bool inputs_lend(const struct inputs *inputs, struct session_lent *lent, struct failure *failure) {
+bool inputs_share_outputs(const struct inputs *inputs, struct session_outputs *shared, struct failure *failure) {
   assert(inputs->count == 1 && inputs->seats);
   if (inputs->seats[0].renewing || inputs->seats[0].lost) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the memory of pipeline '%s' is made anew", inputs->config->name);
   }
-  return session_lend(inputs->seats[0].session, lent, failure);
+  return session_share_outputs(inputs->seats[0].session, shared, failure);
 }

@@ -55,7 +55,7 @@ struct outputs *outputs_new(const struct outputs_setup *setup, struct failure *f
   outputs->welcome = hello_reply_of(outputs->config, setup->sink.input, setup->sink.output, NATIVE_CONSUMER);
   outputs->endpoint.fd = outputs->file.fd = outputs->file.index = -1;
   outputs->file.next = SEGMENT_FILES_NONE;
-  outputs->lend = setup->lend;
+  outputs->share = setup->share;
   outputs->context = setup->sink.context;
   outputs->opened = setup->opened;
   return outputs_make(outputs, setup, failure) ? outputs : outputs_free(outputs);
@@ -242,7 +242,7 @@ static void log_detached(const struct outputs *outputs, const struct reader_entr
 }
 
 /* Where a reader has shared memory, its connection is free for a sentence. */
-static void say_farewell(const struct outputs *outputs, const struct sink_event *event) {
+static void send_final_error(const struct outputs *outputs, const struct sink_event *event) {
   const struct client client = {.fd = event->fd, .native = true};
   if (event->code != 0 && event->text[0]) {
     client_tell(&client, (enum native_error_code)event->code, "%s", event->text);
@@ -259,7 +259,7 @@ static void on_detached(struct outputs *outputs, const struct sink_event *event)
     log_detached(outputs, place, event);
   }
   outputs->missed += event->missed;
-  say_farewell(outputs, event);
+  send_final_error(outputs, event);
   reader_free(place->reader);
   outputs_let_go(outputs, place, event->code != 0);
   if (goes_on) {

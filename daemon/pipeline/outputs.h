@@ -16,13 +16,13 @@
 
 struct outputs;
 
-/* Opens the memory of the pipeline's results for a reader: see session_lend(). `context` is that of the sink's listener. */
-typedef bool outputs_lend(void *context, struct session_lent *lent, struct failure *failure);
+/* Opens the memory of the pipeline's results for a reader: see session_share_outputs(). `context` is that of the sink's listener. */
+typedef bool outputs_share(void *context, struct session_outputs *shared, struct failure *failure);
 
 struct outputs_setup {
   uv_loop_t *loop;
   struct sink_setup sink;
-  outputs_lend *lend;
+  outputs_share *share;
   struct quota *quota; /* of all users */
   bool continues;      /* everything comes from the process before: see outputs_adopt() */
   bool inherits;    /* the listener or the file is other outputs' for now: see outputs_give_listener(), outputs_open_file() */
@@ -40,7 +40,7 @@ struct outputs *outputs_free(struct outputs *outputs);
 /* Has the next process get their descriptors; `live`: should this one be killed. */
 void outputs_keep(const struct outputs *outputs, bool live);
 /* Takes the outputs that lay at that address in the process before, once the sessions are there. Set-up thread. */
-bool outputs_adopt(struct outputs *outputs, const struct outputs *address, sink_road *flow, void *context,
+bool outputs_adopt(struct outputs *outputs, const struct outputs *address, sink_flow_lookup *flow, void *context,
                    struct failure *failure);
 /* Whether those have readers, or clients that are about to be some; a file counts as one. */
 bool outputs_left_readers(const struct outputs *address);

@@ -32,18 +32,18 @@ static bool take_control(const struct outputs *outputs, struct reader_entry *pla
   snprintf(text, sizeof text, "framed:%s.reader:control", outputs->config->name);
   return arena_adopt(&place->control, text, NATIVE_CONTROL, 1, fd, NULL, &failure) &&
          reader_share(place->reader, (struct native_control *)place->control.base, 0) &&
-         reader_adopt_loans(place->reader, left);
+         reader_adopt_leases(place->reader, left);
 }
 
 /* A reader that cannot go on leaves its descriptor behind. */
-static void adopt_reader(struct outputs *outputs, struct reader_entry *place, const struct reader_entry *left, sink_road *flow,
+static void adopt_reader(struct outputs *outputs, struct reader_entry *place, const struct reader_entry *left, sink_flow_lookup *flow,
                          void *context) {
   struct sink *sink = outputs->sink;
   const struct reader *reader = reader_left(left->reader);
   uint64_t torn = 0;
   bool cut = true;
   /* One that does not would go again when it holds the rest of a frame with others. */
-  bool fits = reader && (reader->borrower == NULL) == (left->control.fd < 0);
+  bool fits = reader && (reader->shared == NULL) == (left->control.fd < 0);
   int fd = reader ? fd_table_take(reader->fd) : -1;
   if (fd >= 0 && fits) {
     bool is_file = sink_is_file(sink);
@@ -62,7 +62,7 @@ static void adopt_reader(struct outputs *outputs, struct reader_entry *place, co
   }
 }
 
-static bool adopt_readers(struct outputs *outputs, const struct reader_entry *address, sink_road *flow, void *context) {
+static bool adopt_readers(struct outputs *outputs, const struct reader_entry *address, sink_flow_lookup *flow, void *context) {
   const struct reader_entry *left = image_left_at(address, IMAGE_PLACE, sizeof *left);
   for (unsigned i = 0; left && i < MOST_READERS; i++) {
     struct reader_entry *place = image_new(IMAGE_PLACE, sizeof *place);
@@ -161,7 +161,7 @@ static bool adopt_ends(struct outputs *outputs, const struct outputs *left, stru
   return sound && (!is_named || outputs_open_file(outputs, NULL, failure) || outputs_may_come_late(outputs, failure));
 }
 
-bool outputs_adopt(struct outputs *outputs, const struct outputs *address, sink_road *flow, void *context,
+bool outputs_adopt(struct outputs *outputs, const struct outputs *address, sink_flow_lookup *flow, void *context,
                    struct failure *failure) {
   const struct outputs *left = outputs_left(address);
   const struct sink *sink = left ? sink_left(left->sink) : NULL;

@@ -62,33 +62,33 @@ static int make_control(const struct outputs *outputs, struct reader_entry *plac
   return fd;
 }
 
-static void welcome(const struct outputs *outputs, const struct client *client, const struct session_lent *lent, int control) {
+static void welcome(const struct outputs *outputs, const struct client *client, const struct session_outputs *memory, int control) {
   struct native_welcome shared = outputs->welcome;
-  const int memory[] = {lent->output, control};
+  const int descriptors[] = {memory->output, control};
   shared.transport = NATIVE_SHARED;
-  shared.output_stride = lent->stride;
+  shared.output_stride = memory->stride;
   shared.control_bytes = NATIVE_CONTROL;
-  client_welcome(client, &shared, memory, sizeof memory / sizeof *memory);
+  client_welcome(client, &shared, descriptors, sizeof descriptors / sizeof *descriptors);
 }
 
 static bool share_with(struct outputs *outputs, struct reader_entry *place, const struct client *client) {
-  struct session_lent lent;
+  struct session_outputs memory;
   struct failure failure;
   if (!may_share(outputs, client)) {
     return false;
   }
-  if (!outputs->lend(outputs->context, &lent, &failure)) {
+  if (!outputs->share(outputs->context, &memory, &failure)) {
     log_event(LOG_CLIENT_ERROR, outputs->config->name, "%s; the reader gets its results over its socket instead", failure.text);
     return false;
   }
-  int control = make_control(outputs, place, lent.memory, &failure);
+  int control = make_control(outputs, place, memory.memory, &failure);
   if (control >= 0) {
-    welcome(outputs, client, &lent, control);
+    welcome(outputs, client, &memory, control);
     close(control);
   } else {
     log_event(LOG_CLIENT_ERROR, outputs->config->name, "%s; the reader gets its results over its socket instead", failure.text);
   }
-  close(lent.output);
+  close(memory.output);
   return control >= 0;
 }
 

@@ -71,8 +71,8 @@ struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct c
 
 /* -- preparing it, on a set-up thread ---------------------------------------------------------------------------- */
 
-static bool lend_results(void *context, struct session_lent *lent, struct failure *failure) {
-  return inputs_lend(((struct pipeline *)context)->inputs, lent, failure);
+static bool share_outputs(void *context, struct session_outputs *shared, struct failure *failure) {
+  return inputs_share_outputs(((struct pipeline *)context)->inputs, shared, failure);
 }
 
 static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure *failure) {
@@ -90,7 +90,7 @@ static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure
                                                .output = &device_chain_record(pipeline->chain)->output,
                                                .labels = (const char *const *)record->labels,
                                                .label_count = record->label_count},
-                                      .lend = lend_results,
+                                      .share = share_outputs,
                                       .quota = pipeline->setup.quota,
                                       .continues = pipeline->continues,
                                       .inherits = inherits};

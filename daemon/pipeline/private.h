@@ -165,7 +165,7 @@ struct outputs {
   struct acceptor *acceptor;
   struct handshakes *handshakes; /* NULL: its readers say nothing */
   struct native_welcome welcome;
-  outputs_lend *lend;
+  outputs_share *share;
   void *context;            /* for lend() */
   struct endpoint endpoint; /* of a file; its descriptor until the sink gets it */
   struct loop_timer *retry; /* of a FIFO */

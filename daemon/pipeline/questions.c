@@ -86,13 +86,13 @@ struct picture *pipeline_ask_picture(struct pipeline *pipeline, unsigned produce
   struct picture *picture =
       picture_new(&device_chain_record(pipeline->chain)->input, &device_chain_record(pipeline->chain)->output, side, reason);
   if (picture) {
-    session_ask_picture(inputs_session(pipeline->inputs, producer), side, picture);
+    session_request_picture(inputs_session(pipeline->inputs, producer), side, picture);
   }
   return picture;
 }
 
 void pipeline_end_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side) {
-  session_ask_picture(inputs_session(pipeline->inputs, producer), side, NULL);
+  session_request_picture(inputs_session(pipeline->inputs, producer), side, NULL);
 }
 
 /* -- traces ------------------------------------------------------------------------------------------------------ */

@@ -26,12 +26,12 @@ void session_keep(const struct session *session) {
 /* -- what the sink says of a slot ----------------------------------------------------------------------------------- */
 
 static void judge_known(struct session *session, struct slot *slot, const struct result *result, bool held) {
-  if (result->state == RESULT_SETTLED && slot->owed) { /* when it came back from the device may not stand there yet */
+  if (result->state == RESULT_SETTLED && slot->awaits_fate) { /* when it came back from the device may not stand there yet */
     slot->frame.seen = slot->frame.seen != 0 ? slot->frame.seen : clock_now();
     account_close(&session->account, &slot->frame, result->fate, clock_now());
   }
   slot->frame.open = false;
-  slot->owed = held && result->state == RESULT_OPEN; /* what stands in the queue of one that was set aside may be older */
+  slot->awaits_fate = held && result->state == RESULT_OPEN; /* what stands in the queue of one that was set aside may be older */
   slot->state = held ? SLOT_EMITTING : SLOT_FREE;
 }
 
@@ -41,7 +41,7 @@ static void judge_slot(struct session *session, struct slot *slot, const struct 
   const struct result *result = sink_left_find(sink, session->flow.seat, slot, &held);
   if (result) {
     judge_known(session, slot, result, held);
-  } else if (slot->owed || slot->frame.open) {
+  } else if (slot->awaits_fate || slot->frame.open) {
     flow_offer_again(&session->flow, slot);
   } else {
     slot->state = SLOT_FREE;
@@ -52,7 +52,7 @@ static void reconcile(struct session *session, const struct sink *sink) {
   struct slot_ring *ring = &session->flow.ring;
   bool in_channel = session->shares && session->is_reply;
   for (unsigned i = 0; i < ring->count; i++) {
-    if (ring->slots[i].state == SLOT_EMITTING && !(in_channel && channel_has_told(&session->channel, i))) {
+    if (ring->slots[i].state == SLOT_EMITTING && !(in_channel && channel_has_completion(&session->channel, i))) {
       judge_slot(session, &ring->slots[i], sink);
     }
   }
@@ -140,7 +140,7 @@ static bool adopt_source(struct session *session, const struct session *left) {
     sound = sound && channel_adopt(&session->channel, &left->channel, &session->flow, session->is_reply);
   }
   if (receive_is_foreign(&session->receive)) { /* the process before told it, also of a producer that has gone since */
-    session->untold &= ~(1U << SESSION_FOREIGN);
+    session->unreported &= ~(1U << SESSION_FOREIGN);
   }
   return sound;
 }
@@ -163,12 +163,12 @@ static void forget_frames(struct session *session) {
   struct slot_ring *ring = &session->flow.ring;
   for (unsigned i = 0; i < ring->count; i++) {
     struct slot *slot = &ring->slots[i];
-    if (slot->frame.open || slot->owed) {
+    if (slot->frame.open || slot->awaits_fate) {
       slot->frame.open = true;
       slot->frame.seen = slot->frame.seen != 0 ? slot->frame.seen : clock_now();
       account_settle(&session->account, &slot->frame, FATE_CLIENT_GONE, clock_now());
     }
-    slot->owed = false;
+    slot->awaits_fate = false;
     slot->state = SLOT_FREE;
   }
   session->receive.filling = NULL;
@@ -211,7 +211,7 @@ static bool adopt_client(struct session *session, const struct sink *sink) {
     session->client_gone = false;
     sink_abandon(session->sink);
     forget_frames(session);
-    session->flow.at_sink = 0;
+    session->flow.unsettled = 0;
   }
   return true;
 }
@@ -295,7 +295,7 @@ static bool is_complete(const struct session *session) {
   for (unsigned i = 0; i < session->flow.ring.count; i++) {
     const struct slot *slot = &session->flow.ring.slots[i];
     bool out =
-        sink_has_slot(session->sink, slot) || (session->shares && session->is_reply && channel_has_told(&session->channel, i));
+        sink_has_slot(session->sink, slot) || (session->shares && session->is_reply && channel_has_completion(&session->channel, i));
     complete = complete && (slot->state != SLOT_EMITTING || out);
   }
   return complete;
@@ -306,10 +306,10 @@ bool session_taken(struct session *session, struct failure *failure) {
   bool is_lossless = session->sink->block;
   enum fate lost = session->rereads ? FATE_COUNT : is_lossless ? FATE_INVALID : FATE_UNREAD;
   account->now.ledger.in_flight = flow_in_flight(&session->flow);
-  bool balanced = account_mend(account, session->settling, lost, session->most_lost);
+  bool balanced = account_repair(account, session->settling, lost, session->most_lost);
   account->now.ledger.out_bytes = account->now.ledger.fates[FATE_EMITTED] * session->flow.output_bytes;
   if (is_lossless) {
-    acks_mend(&account->acks, &session->flow.ring);
+    acks_repair(&account->acks, &session->flow.ring);
   }
   account_publish(account);
   const struct reader *client = session->attach_reader;

@@ -79,13 +79,13 @@ static void event_deliver(struct message *message) {
   session->setup.listener(session->setup.context, &event);
 }
 
-void session_tell(struct session *session, enum session_event_kind kind) {
+void session_report(struct session *session, enum session_event_kind kind) {
   const unsigned bit = 1U << kind;
   struct notice *notice = &session->notices[kind];
   if ((atomic_fetch_or(&session->posted, bit) & bit) != 0) {
     return;
   }
-  session->untold &= ~bit;
+  session->unreported &= ~bit;
   notice->message.run = event_deliver;
   notice->event.kind = kind;
   notice->event.session = session;

@@ -97,11 +97,11 @@ bool session_share(struct session *session, struct session_share *share, struct 
   return true;
 }
 
-bool session_lend(const struct session *session, struct session_lent *lent, struct failure *failure) {
-  *lent = (struct session_lent){.output = arena_open(&session->outputs, O_RDONLY, failure),
+bool session_share_outputs(const struct session *session, struct session_outputs *outputs, struct failure *failure) {
+  *outputs = (struct session_outputs){.output = arena_open(&session->outputs, O_RDONLY, failure),
                                 .stride = arena_stride(session->flow.output_bytes),
                                 .memory = session->flow.memory};
-  return lent->output >= 0;
+  return outputs->output >= 0;
 }
 
 bool session_renew(struct session *session, struct failure *failure) {
@@ -148,7 +148,7 @@ static void set_up_flow(struct session *session) {
   flow->overload = config->overload;
   flow->deadline_ns = config->deadline_ns;
   flow->spin = config->completion != CONFIG_COMPLETION_CALLBACK;
-  flow->asks_by_calls = config->completion == CONFIG_COMPLETION_SPIN;
+  flow->awaits_answers = config->completion == CONFIG_COMPLETION_SPIN;
   flow->tap = session->setup.tap;
   flow->wake = wake_from_sink;
   flow->session = session;
@@ -189,7 +189,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
     return setup->left ? NULL : session_free(session);
   }
   session->account.now.waiting = WAITING_FOR_PRODUCER;
-  session->untold = 1U << SESSION_NOT_READ | 1U << SESSION_FOREIGN | 1U << SESSION_GPU_FAULT;
+  session->unreported = 1U << SESSION_NOT_READ | 1U << SESSION_FOREIGN | 1U << SESSION_GPU_FAULT;
   session->setup.left = NULL;
   if ((setup->left && !session_adopt(session, setup->left, setup->left_memory, failure)) ||
       !session_take_memory(session, failure)) {
@@ -214,8 +214,8 @@ struct session *session_free(struct session *session) {
     session->sink->tail = session->sink->first; /* a sink that was adopted and never ran may have results */
     sink_free(session->sink);
   }
-  flow_ask_picture(&session->flow, PICTURE_IN, NULL);
-  flow_ask_picture(&session->flow, PICTURE_OUT, NULL);
+  flow_request_picture(&session->flow, PICTURE_IN, NULL);
+  flow_request_picture(&session->flow, PICTURE_OUT, NULL);
   reader_free(session->attach_reader);
   trace_ring_drop(session->trace);
   source_drop_recording(&session->source);
@@ -239,8 +239,8 @@ const struct histogram *session_histogram(const struct session *session, enum st
   return &session->account.steps[step];
 }
 
-void session_ask_picture(struct session *session, enum picture_side side, struct picture *picture) {
-  flow_ask_picture(&session->flow, side, picture);
+void session_request_picture(struct session *session, enum picture_side side, struct picture *picture) {
+  flow_request_picture(&session->flow, side, picture);
 }
 
 struct trace_ring *session_trace(struct session *session, unsigned frames) {

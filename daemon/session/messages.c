@@ -33,11 +33,11 @@ static bool attach_new(struct session *session) {
   session->acknowledges = session->attach_acknowledges && !session->shares;
   session->acknowledged = 0;
   session->unread_since = 0;
-  session->untold |= 1U << SESSION_NOT_READ | 1U << SESSION_FOREIGN;
+  session->unreported |= 1U << SESSION_NOT_READ | 1U << SESSION_FOREIGN;
   if (session->is_reply && !session->shares && !session->attach_reader) {
     session->source.reason = DETACH_ERROR;
     snprintf(session->source.text, sizeof session->source.text, "no memory or descriptor for its results");
-    session_tell(session, SESSION_DETACHED);
+    session_report(session, SESSION_DETACHED);
     return false;
   }
   return true;
@@ -125,11 +125,11 @@ static void run_hold(struct message *message) {
   atomic_store(&session->hold_posted, false);
   unsigned hold = atomic_load(&session->hold_wanted);
   session->receive.held = hold != 0 || session->stopping || session->flow.device_dead;
-  session->untold = (session->untold & ~(1U << SESSION_IDLE)) | (hold != 0 ? 1U << SESSION_IDLE : 0);
+  session->unreported = (session->unreported & ~(1U << SESSION_IDLE)) | (hold != 0 ? 1U << SESSION_IDLE : 0);
   session->flow.active = clock_now();
   atomic_store(&session->hold, hold);
   if (hold != 0) {
-    session_tell(session, SESSION_HELD); /* one that is still on its way tells of this hold as well */
+    session_report(session, SESSION_HELD); /* one that is still on its way tells of this hold as well */
   }
 }
 
@@ -156,7 +156,7 @@ void session_leave_partial(struct session *session) { atomic_store(&session->hol
 
 void session_resume(struct session *session) { want_hold(session, 0); }
 
-static void run_change(struct message *message) { ordered(message)->flow.withheld = true; }
+static void run_change(struct message *message) { ordered(message)->flow.held_back = true; }
 
 void session_change_stages(struct session *session) { post(session, &session->change_order, run_change); }
 

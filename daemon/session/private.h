@@ -95,11 +95,11 @@ struct session {
   /* events, by their kind; each set of kinds has a bit for each */
   struct notice notices[SESSION_EVENT_KINDS];
   atomic_uint posted; /* those on their way to the control loop */
-  unsigned untold;    /* those that were not told yet of this producer, of this hold, or of the device */
+  unsigned unreported;    /* those that were not told yet of this producer, of this hold, or of the device */
 };
 
-static inline bool session_is_untold(const struct session *session, enum session_event_kind kind) {
-  return (session->untold & 1U << kind) != 0;
+static inline bool session_is_unreported(const struct session *session, enum session_event_kind kind) {
+  return (session->unreported & 1U << kind) != 0;
 }
 
 /* [lane] The turn and the tick of the session's runner. */
@@ -144,7 +144,7 @@ unsigned session_spared(const struct session *session);
 
 /* -- events.c -------------------------------------------------------------------------------------------- */
 
-/* [lane] Sends an event to the control loop. While one of its kind is on its way this does nothing, and `untold` keeps it. */
-void session_tell(struct session *session, enum session_event_kind kind);
+/* [lane] Sends an event to the control loop. While one of its kind is on its way this does nothing, and `unreported` keeps it. */
+void session_report(struct session *session, enum session_event_kind kind);
 
 #endif

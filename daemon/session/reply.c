@@ -61,12 +61,12 @@ void session_watch_client(struct session *session, int64_t now) {
     session->unread_since = 0;
   } else if (session->unread_since == 0) {
     session->unread_since = now;
-  } else if (session_is_untold(session, SESSION_NOT_READ) && now - session->unread_since >= SESSION_PATIENCE_S * NS_PER_S) {
+  } else if (session_is_unreported(session, SESSION_NOT_READ) && now - session->unread_since >= SESSION_PATIENCE_S * NS_PER_S) {
     /* The other end of its connection may lie in what it sent, and then nobody is there who could read or leave. */
     if (rights_wait_in(session->source.fd)) {
       client_is_gone(session, false, "it passes descriptors and reads no results");
     } else {
-      session_tell(session, SESSION_NOT_READ);
+      session_report(session, SESSION_NOT_READ);
     }
   }
 }
@@ -88,13 +88,13 @@ bool session_detach_client(struct session *session) {
     session->client_detached = true;
     sink_detach(session->sink);
   }
-  return !session->client_there && sink_has_obeyed(session->sink);
+  return !session->client_there && sink_orders_done(session->sink);
 }
 
 static void run_leave(struct message *message) {
   struct session *session = ((struct session_message *)message)->session;
   lane_leave(&session->sink->runner);
-  session_tell(session, SESSION_STOPPED);
+  session_report(session, SESSION_STOPPED);
 }
 
 /* The one that leaves its lane last tells the end, since the session may be freed from then on. */
@@ -109,5 +109,5 @@ void session_leave(struct session *session) {
   if (session->is_reply) {
     lane_leave(&session->sink->runner);
   }
-  session_tell(session, SESSION_STOPPED);
+  session_report(session, SESSION_STOPPED);
 }

@@ -52,7 +52,7 @@ bool session_rewind(struct session *session, unsigned device, struct failure *fa
     flow->device_awaited = true;
     flow->restart_owed |= session->receive.sequence > 0; /* what stages remembered was in the worker */
     flow->retry = flow->devices[0].retry;
-    session->untold |= 1U << SESSION_GPU_FAULT;
+    session->unreported |= 1U << SESSION_GPU_FAULT;
     session->receive.held = atomic_load(&session->hold) != 0 || session->stopping;
     session->quarantined = flow_quarantine(flow, &session->last_quarantined);
   }

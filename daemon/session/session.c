@@ -37,7 +37,7 @@ static void acknowledge(struct session *session) {
   const struct flow *flow = &session->flow;
   unsigned char bytes[NATIVE_ACK_BYTES];
   /* With `reply` results go the same way, perhaps from another lane, so that nothing is said while one is on its way. */
-  bool is_between_messages = !session->is_reply || (flow->at_sink == 0 && session->client_there && !session->client_gone);
+  bool is_between_messages = !session->is_reply || (flow->unsettled == 0 && session->client_there && !session->client_gone);
   if (!owes_acknowledgement(session) || !is_between_messages) {
     return;
   }
@@ -68,7 +68,7 @@ static bool drop_all(struct session *session, enum slot_state state, enum fate f
 }
 
 /* Whether a client may be lent the memory, now or later. */
-static bool lends(const struct session *session) {
+static bool may_share(const struct session *session) {
   enum config_protocol protocol = session->setup.config->source.protocol;
   return protocol == CONFIG_PROTOCOL_NATIVE || protocol == CONFIG_PROTOCOL_AUTO;
 }
@@ -77,7 +77,7 @@ static bool lends(const struct session *session) {
 static bool keeps_producer_waiting(const struct session *session, int64_t now) {
   const struct flow *flow = &session->flow;
   const unsigned emitting = slot_count(&flow->ring, SLOT_EMITTING);
-  bool owes = session->shares ? emitting > 0 : session->acknowledges && emitting > 0 && flow->at_sink > 0;
+  bool owes = session->shares ? emitting > 0 : session->acknowledges && emitting > 0 && flow->unsettled > 0;
   return owes && session->source.state == SOURCE_OPEN && !session->receive.held &&
          emitting + slot_count(&flow->ring, SLOT_FREE) == flow->ring.count && session->source.timeout_ns > 0 &&
          now - flow->active > session->source.timeout_ns;
@@ -88,7 +88,7 @@ static bool wants_slot(const struct session *session, int64_t now) {
   const struct slot_ring *ring = &session->flow.ring;
   bool to_dispatch = slot_count(ring, SLOT_READY) > 0 && flow_taken(&session->flow) >= session->flow.depth;
   bool to_fill = slot_count(ring, SLOT_FREE) == 0 && source_waits(&session->source) && !session->receive.held;
-  return to_dispatch || to_fill || (session->source.state == SOURCE_ENDED && lends(session)) ||
+  return to_dispatch || to_fill || (session->source.state == SOURCE_ENDED && may_share(session)) ||
          keeps_producer_waiting(session, now);
 }
 
@@ -128,7 +128,7 @@ static bool emit(struct session *session, int64_t now) {
     sink_offer(session->sink, flow, flow_offer(flow));
   }
   if (!flow->relay) { /* else the sink's own lane looks after it, and nothing of it is to be read here */
-    bool has_work = results > 0 || session->sink->loans.count > 0;
+    bool has_work = results > 0 || session->sink->leases.count > 0;
     if (has_work && sink_turn(session->sink, now)) {
       lane_schedule(&session->sink->runner);
     }
@@ -149,7 +149,7 @@ static bool turn_once(struct session *session, int64_t now) {
   if (queues[SLOT_EMITTING].count > 0 && !session->sink->block && wants_slot(session, now)) {
     moved |= sink_reclaim(session->sink, now);
   }
-  if (flow->withheld && queues[SLOT_RUNNING].count == 0) {
+  if (flow->held_back && queues[SLOT_RUNNING].count == 0) {
     session_take_stages(session);
     moved = true;
   }
@@ -163,15 +163,15 @@ static bool turn_once(struct session *session, int64_t now) {
     nvtx_next("dispatch");
     moved |= dispatch_turn(flow, now); /* what came is on the device before that is asked again */
   }
-  if (session->shares && session->channel.unheard) {
+  if (session->shares && session->channel.ring_pending) {
     completions_ring(&session->channel);
   }
   nvtx_end();
-  if (flow->device_dead && session_is_untold(session, SESSION_GPU_FAULT)) {
+  if (flow->device_dead && session_is_unreported(session, SESSION_GPU_FAULT)) {
     session->receive.held = true;
-    session_tell(session, SESSION_GPU_FAULT);
+    session_report(session, SESSION_GPU_FAULT);
   }
-  if (flow->withheld && flow->device_dead) { /* told of, with the stages that its frames were at */
+  if (flow->held_back && flow->device_dead) { /* told of, with the stages that its frames were at */
     session_take_stages(session);
   }
   if (flow->device_dead && session->stopping) {
@@ -264,18 +264,18 @@ bool session_turn(struct runner *runner) {
   if (session->acknowledges) {
     acknowledge(session);
   }
-  if (session->receive.foreign && session_is_untold(session, SESSION_FOREIGN) && receive_is_foreign(&session->receive)) {
-    session_tell(session, SESSION_FOREIGN);
+  if (session->receive.foreign && session_is_unreported(session, SESSION_FOREIGN) && receive_is_foreign(&session->receive)) {
+    session_report(session, SESSION_FOREIGN);
   }
   if (session->flow.refused) {
-    session_tell(session, SESSION_REFUSED);
+    session_report(session, SESSION_REFUSED);
   }
   if (session->source.state == SOURCE_ENDED) {
     finish_source(session);
   }
   publish(session, now);
-  if (session_is_untold(session, SESSION_IDLE) && is_idle(session)) {
-    session_tell(session, SESSION_IDLE); /* whoever hears of it looks at what was published */
+  if (session_is_unreported(session, SESSION_IDLE) && is_idle(session)) {
+    session_report(session, SESSION_IDLE); /* whoever hears of it looks at what was published */
   }
   if (session->stopping && finish_stop(session)) {
     return false;
@@ -314,10 +314,10 @@ void session_tick(struct runner *runner, int64_t now) {
   source_tick(&session->source, now);
   bool owed = completion_check(&session->flow, find_patience(session), now);
   session_watch_client(session, now);
-  owed |= session->shares && channel_is_owed(&session->channel); /* what a client is done with, it does not ring for */
+  owed |= session->shares && channel_has_unread(&session->channel); /* what a client is done with, it does not ring for */
   owed |= owes_acknowledgement(session) || keeps_producer_waiting(session, now);
-  owed |= session->flow.device_dead && session_is_untold(session, SESSION_GPU_FAULT);
-  if (owed || session_is_untold(session, SESSION_IDLE)) {
+  owed |= session->flow.device_dead && session_is_unreported(session, SESSION_GPU_FAULT);
+  if (owed || session_is_unreported(session, SESSION_IDLE)) {
     lane_schedule(&session->runner);
   }
   publish(session, now);
@@ -352,7 +352,7 @@ static void finish_source(struct session *session) {
       return; /* there will be a turn when it is */
     }
   }
-  if (lends(session) && !all_slots_free(session)) {
+  if (may_share(session) && !all_slots_free(session)) {
     return;
   }
   acknowledge(session);
@@ -363,7 +363,7 @@ void session_on_source_closed(struct source *source) {
   struct session *session = (struct session *)((char *)source - offsetof(struct session, source));
   session->client_gone = false;
   session->shares = false;
-  session_tell(session, SESSION_DETACHED);
+  session_report(session, SESSION_DETACHED);
   lane_schedule(&session->runner);
 }
 

@@ -105,7 +105,7 @@ struct session_share {
 
 /* Opens the memory for one client, before session_attach_shared(). False if there is no descriptor or memory left. */
 bool session_share(struct session *session, struct session_share *share, struct failure *failure);
-struct session_lent {
+struct session_outputs {
   int output; /* can only be read; the receiver's, to close */
   size_t stride;
   unsigned memory; /* its number: see frame/flow.h */
@@ -113,7 +113,7 @@ struct session_lent {
 
 /* Opens the memory of its results for somebody who reads them. While it is not being renewed; false if there is no descriptor
  * left. */
-bool session_lend(const struct session *session, struct session_lent *lent, struct failure *failure);
+bool session_share_outputs(const struct session *session, struct session_outputs *lent, struct failure *failure);
 /* Gives the session a native producer that has its memory. */
 void session_attach_shared(struct session *session, int fd);
 /* After its SESSION_DETACHED: memory that no client knows, once nobody keeps pages of the old one. Set-up thread; until it is
@@ -191,7 +191,7 @@ struct trace_ring *session_trace(struct session *session, unsigned frames);
 void session_trace_end(struct session *session);
 
 /* [control loop] Hangs up a picture for its next result; NULL takes one down that waits. */
-void session_ask_picture(struct session *session, enum picture_side side, struct picture *picture);
+void session_request_picture(struct session *session, enum picture_side side, struct picture *picture);
 
 /* Since when a read of its source, a file, is under way: CLOCK_MONOTONIC ns; 0: none is. */
 int64_t session_asked(const struct session *session);

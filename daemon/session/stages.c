@@ -151,11 +151,11 @@ bool session_prepare_stages(struct session *session, const struct session_stages
 
 void session_take_stages(struct session *session) {
   struct flow *flow = &session->flow;
-  flow->withheld = false;
+  flow->held_back = false;
   flow->stages = (flow->stages + 1) % FLOW_STAGES;
   flow->program = session->stages[flow->stages % 2].program;
   flow->restart_owed = true; /* the other stages' state is empty */
-  session_tell(session, SESSION_CHANGED);
+  session_report(session, SESSION_CHANGED);
 }
 
 void session_drop_stages(struct session *session) {

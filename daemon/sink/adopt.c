@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/frame/relay.h"
-#include "daemon/sink/loans.h"
+#include "daemon/sink/leases.h"
 
 /* -- what was left of a sink ------------------------------------------------------------------------------------------- */
 
@@ -19,7 +19,7 @@ static bool result_is_sound(const struct result *result) {
 
 /* One that was just being set aside is still in the queue. */
 static bool is_aside(const struct sink *left, unsigned index) {
-  return left->loans.aside[index].slot && left->loans.order[index] < left->first;
+  return left->leases.aside[index].slot && left->leases.order[index] < left->first;
 }
 
 const struct sink *sink_left(const struct sink *address) {
@@ -27,7 +27,7 @@ const struct sink *sink_left(const struct sink *address) {
   bool sound = left && left->first <= left->tail && left->tail - left->first <= GPU_MAX_SLOTS && left->base <= left->first &&
                (left->file.position == -1 || image_is_time(left->file.position));
   for (unsigned i = 0; i < GPU_MAX_SLOTS && sound; i++) {
-    sound = result_is_sound(&left->results[i]) && result_is_sound(&left->loans.aside[i]);
+    sound = result_is_sound(&left->results[i]) && result_is_sound(&left->leases.aside[i]);
   }
   return sound ? left : NULL;
 }
@@ -39,7 +39,7 @@ static bool is_of(const struct result *result, unsigned seat, const struct slot 
 
 /* Whatever a session may still take for its own is in the queue, aside, or among the last that left. */
 const struct result *sink_left_find(const struct sink *left, unsigned seat, const struct slot *slot, bool *held) {
-  const struct result *aside = &left->loans.aside[slot->index];
+  const struct result *aside = &left->leases.aside[slot->index];
   *held = true;
   if (is_aside(left, slot->index) && is_of(aside, seat, slot)) {
     return aside;
@@ -81,8 +81,8 @@ static void take_result(struct sink *sink, struct result *result, struct flow *f
   }
   slot->frame.suspect = false;
   slot->frame.open = false;
-  slot->owed = result->state == RESULT_OPEN;
-  flow->at_sink += slot->owed;
+  slot->awaits_fate = result->state == RESULT_OPEN;
+  flow->unsettled += slot->awaits_fate;
   if (flow->relay) {
     relay_restore(flow->relay, slot, result->fate);
   }
@@ -94,24 +94,24 @@ static void take_queue(struct sink *sink, const struct sink *left) {
   sink->tail = left->tail;
   memcpy(sink->results, left->results, sizeof sink->results);
   for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
-    sink->loans.order[i] = left->loans.order[i];
+    sink->leases.order[i] = left->leases.order[i];
     if (is_aside(left, i)) {
-      sink->loans.aside[i] = left->loans.aside[i];
+      sink->leases.aside[i] = left->leases.aside[i];
     }
   }
-  loans_recall(sink);
+  leases_recall(sink);
   sink->base = sink->first;
   for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
     sink->results[i].slot = NULL;
   }
 }
 
-bool sink_adopt(struct sink *sink, const struct sink *left, sink_road *flow, void *context) {
+bool sink_adopt(struct sink *sink, const struct sink *left, sink_flow_lookup *flow, void *context) {
   take_queue(sink, left);
   sink->file.position = left->file.position;
   sink->file.lost = left->file.lost;
   sink->file.missed = left->file.missed;
-  sink->file.failed = sink->file.told = left->file.lost > 0; /* the word that it is over is still to come */
+  sink->file.failed = sink->file.reported = left->file.lost > 0; /* the word that it is over is still to come */
   bool sound = sink_count(sink) <= GPU_MAX_SLOTS, all = sound;
   for (uint64_t at = sink->first; all && at < sink->tail; at++) {
     struct result *result = sink_result(sink, at);
@@ -148,7 +148,7 @@ static bool take_head(struct reader *reader, const struct reader *left) {
 }
 
 /* Last, since others may hold it by then: readers that hold the rest of one open frame hold it together. */
-static bool take_rest_frame(struct reader *reader, const struct reader *left, sink_road *road, void *context) {
+static bool take_rest_frame(struct reader *reader, const struct reader *left, sink_flow_lookup *lookup, void *context) {
   const struct pending *of = reader_has_rest(reader) ? image_left_at(left->rest.of, IMAGE_PENDING, sizeof *of) : NULL;
   for (const struct reader *other = reader->sink->continuing; other && of; other = other->next) {
     if (other->rest.of && other->rest.left == left->rest.of) {
@@ -160,7 +160,7 @@ static bool take_rest_frame(struct reader *reader, const struct reader *left, si
   if (!of || !IMAGE_IS_FLAG(of->frame.open) || !of->frame.open) {
     return true;
   }
-  struct flow *flow = road(context, of->seat);
+  struct flow *flow = lookup(context, of->seat);
   if (!flow || !reader->spare || !frame_is_sound(&of->frame)) {
     return false;
   }
@@ -168,14 +168,14 @@ static bool take_rest_frame(struct reader *reader, const struct reader *left, si
   reader->rest.of = reader->spare;
   reader->rest.left = left->rest.of;
   reader->spare = NULL;
-  flow->at_sink++;
+  flow->unsettled++;
   return true;
 }
 
 static bool take_rest(struct reader *reader, const struct reader *left) {
   const struct sink *sink = reader->sink;
   size_t bytes = sizeof(struct room) + sink_room_bytes(sink);
-  bool has_rest = left->rest.at < left->rest.end, needs_room = !sink->block && !left->borrower;
+  bool has_rest = left->rest.at < left->rest.end, needs_room = !sink->block && !left->shared;
   if ((has_rest || left->sent > 0) && needs_room && !reader_make_room(reader)) {
     return false;
   }
@@ -216,7 +216,7 @@ static void take_counts(struct reader *reader, const struct reader *left) {
 }
 
 /* One whose attaching was still on its way to the lane begins as any new reader. */
-static bool take_place(struct reader *reader, const struct reader *left, sink_road *road, void *context) {
+static bool take_place(struct reader *reader, const struct reader *left, sink_flow_lookup *lookup, void *context) {
   take_counts(reader, left);
   reader->continues = left->link != NULL;
   if (!take_head(reader, left) || !reader->continues) {
@@ -229,10 +229,10 @@ static bool take_place(struct reader *reader, const struct reader *left, sink_ro
     reader->missed += reader->sink->first - reader->at;
     reader->at = reader->sink->first;
   }
-  return take_rest(reader, left) && reader_is_in_place(reader) && take_rest_frame(reader, left, road, context);
+  return take_rest(reader, left) && reader_is_in_place(reader) && take_rest_frame(reader, left, lookup, context);
 }
 
-struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd, sink_road *road, void *context, bool *cut) {
+struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd, sink_flow_lookup *lookup, void *context, bool *cut) {
   struct failure failure;
   bool gone = left && IMAGE_IS_FLAG(left->leaving) && left->leaving;
   *cut = !gone;
@@ -243,7 +243,7 @@ struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd
     return NULL;
   }
   struct reader *reader = reader_new(sink, fd, &failure);
-  if (!reader || !take_place(reader, left, road, context)) {
+  if (!reader || !take_place(reader, left, lookup, context)) {
     return reader_free(reader);
   }
   *cut = false;

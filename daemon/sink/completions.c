@@ -15,7 +15,7 @@ static bool has_news(const struct channel *channel) {
   if (channel->replies) {
     idle += queues[SLOT_EMITTING].count + queues[SLOT_DONE].count;
   }
-  return idle + channel_away(channel) > channel->flow->ring.count;
+  return idle + channel_outstanding(channel) > channel->flow->ring.count;
 }
 
 /* The daemon's slots that are free: their frames were dropped on their way or, where results go elsewhere, are through. Slots
@@ -35,8 +35,8 @@ static void tell_slot(struct channel *channel, const struct slot *slot, enum fat
   struct native_completion completion = {.slot = slot->index, .fate = (uint32_t)fate};
   completion.result = frame_result(&slot->frame, channel->flow->seat, now);
   memcpy(&channel->control->completions[channel->completed % NATIVE_RING], &completion, sizeof completion);
-  channel->told[channel->completed % NATIVE_RING] = (unsigned char)slot->index;
-  channel->owners[slot->index] = CHANNEL_TOLD;
+  channel->completion_slots[channel->completed % NATIVE_RING] = (unsigned char)slot->index;
+  channel->owners[slot->index] = CHANNEL_COMPLETED;
   channel->completed++;
   atomic_store_explicit(&channel->control->daemon.completed, channel->completed, memory_order_release);
 }
@@ -52,17 +52,17 @@ static void complete_all(struct channel *channel, int64_t now) {
       tell_slot(channel, back, back->frame.fate, now);
     }
   } while (has_news(channel));
-  channel->unheard = true;
+  channel->ring_pending = true;
   bool sleeps = atomic_load_explicit(&channel->control->client.sleeps, memory_order_relaxed) != 0;
-  channel->awaits = !sleeps && channel->flow->asks_by_calls;
+  channel->expects_answer = !sleeps && channel->flow->awaits_answers;
   if (sleeps) {
     completions_ring(channel);
   }
 }
 
 void completions_ring(struct channel *channel) {
-  if (channel->unheard) {
-    channel->unheard = !doorbell_ring(channel->control, channel->fd);
+  if (channel->ring_pending) {
+    channel->ring_pending = !doorbell_ring(channel->control, channel->fd);
   }
 }
 
@@ -76,13 +76,13 @@ static void await_answer(struct channel *channel) {
     answered = channel_has_submissions(channel);
   }
   channel->patience = answered ? PATIENCE_NS : patience / 2;
-  channel->awaits = false;
+  channel->expects_answer = false;
 }
 
 /* -- what it is done with ---------------------------------------------------------------------------------------------- */
 
 static void take_slot_back(struct channel *channel, enum fate fate, int64_t now) {
-  unsigned index = channel->told[channel->taken % NATIVE_RING];
+  unsigned index = channel->completion_slots[channel->taken % NATIVE_RING];
   struct slot *slot = &channel->flow->ring.slots[index];
   channel->taken++;
   channel->owners[index] = CHANNEL_CLIENT;
@@ -96,7 +96,7 @@ static void take_slot_back(struct channel *channel, enum fate fate, int64_t now)
 }
 
 void completions_abandon(struct channel *channel, enum fate fate, int64_t now) {
-  while (channel_is_owed(channel)) {
+  while (channel_has_unread(channel)) {
     take_slot_back(channel, fate, now);
   }
 }
@@ -109,7 +109,7 @@ enum completions_progress completions_turn(struct channel *channel, int64_t now)
     mark_clear(channel->mark);
     progress = COMPLETIONS_MOVED;
   }
-  if (channel->awaits) {
+  if (channel->expects_answer) {
     await_answer(channel);
   }
   uint32_t taken = atomic_load_explicit(&channel->control->client.taken, memory_order_acquire);

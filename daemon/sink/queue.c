@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "daemon/frame/relay.h"
-#include "daemon/sink/loans.h"
+#include "daemon/sink/leases.h"
 
 bool sink_has_slot(const struct sink *sink, const struct slot *slot) {
   for (uint64_t at = sink->first; at < sink->tail; at++) {
@@ -65,7 +65,7 @@ void result_settle(struct result *result, enum fate fate, int64_t now) {
     relay_settle(flow->relay, result->slot, fate, now);
     return;
   }
-  result->slot->owed = false;
+  result->slot->awaits_fate = false;
   flow_settle(flow, &result->slot->frame, fate, now);
   flow->wake(flow->session);
 }
@@ -93,7 +93,7 @@ void result_release(struct sink *sink, struct result *result, enum fate fate, in
     relay_release(flow->relay, slot);
     return;
   }
-  flow_take_back(flow, slot, result->fate);
+  flow_release(flow, slot, result->fate);
   flow->wake(flow->session);
 }
 
@@ -101,10 +101,10 @@ void result_release(struct sink *sink, struct result *result, enum fate fate, in
 static void set_aside(struct sink *sink) {
   struct result *result = sink_result(sink, sink->first);
   unsigned index = result->slot->index;
-  assert(!sink->block && !sink->loans.aside[index].slot);
-  sink->loans.order[index] = sink->first;
+  assert(!sink->block && !sink->leases.aside[index].slot);
+  sink->leases.order[index] = sink->first;
   atomic_signal_fence(memory_order_seq_cst); /* while both copies exist, the one in the queue counts */
-  sink->loans.aside[index] = *result;
+  sink->leases.aside[index] = *result;
   result->slot = NULL;
   atomic_signal_fence(memory_order_seq_cst);
   sink->first++;
@@ -125,11 +125,11 @@ void sink_release(struct sink *sink, int64_t now) {
   uint64_t needed = first_needed(sink);
   while (sink->first < needed) {
     struct result *result = sink_result(sink, sink->first);
-    bool is_lent = loans_have(sink, result);
-    if ((result->state == RESULT_OPEN || is_lent) && sink->block) {
+    bool is_leased = leases_has(sink, result);
+    if ((result->state == RESULT_OPEN || is_leased) && sink->block) {
       return; /* the result waits for a reader, or for the file */
     }
-    if (is_lent) {
+    if (is_leased) {
       set_aside(sink);
     } else {
       result_release(sink, result, FATE_UNREAD, now);

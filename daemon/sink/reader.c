@@ -13,7 +13,7 @@
 
 #include "daemon/base/rights.h"
 #include "daemon/measure/clock.h"
-#include "daemon/sink/loans.h"
+#include "daemon/sink/leases.h"
 #include "daemon/sink/readers.h"
 
 enum { INPUT_A_TURN = 16 * 1024 };
@@ -46,7 +46,7 @@ bool reader_make_room(struct reader *reader) {
 
 bool reader_bring_room(struct reader *reader, struct failure *failure) {
   const struct sink *sink = reader->sink;
-  bool is_needed = !sink->block && !reader->borrower && sink->rooms.made < sink->rooms.most;
+  bool is_needed = !sink->block && !reader->shared && sink->rooms.made < sink->rooms.most;
   return !is_needed || reader_make_room(reader) ||
          failure_set_memory(failure, "no memory for %zu bytes of a result that a reader may be slow to take",
                             sink->result_bytes);
@@ -59,7 +59,7 @@ void reader_drop_room(struct reader *reader) {
 
 struct reader *reader_free(struct reader *reader) {
   if (reader) {
-    image_free(reader->borrower);
+    image_free(reader->shared);
     reader_drop_room(reader);
     image_free(reader->spare);
   }
@@ -164,7 +164,7 @@ static void unlink_reader(struct sink *sink, struct reader *reader) {
     assert(reader->spare);
     sink->spares = reader->spare->next;
     readers_return_room(sink, reader);
-    sink->rooms.readers -= !reader->borrower;
+    sink->rooms.readers -= !reader->shared;
     if (sink->rooms.count > sink->rooms.readers) { /* each that stays has a piece, so that further ones are of no use */
       reader->room = sink->rooms.free;
       assert(reader->room);
@@ -181,7 +181,7 @@ void reader_finish_departure(struct sink *sink, struct reader *reader) {
   } else {
     reader->departure.event.fd = reader->fd;
     reader->departure.event.reader = reader;
-    reader->departure.event.code = reader->farewell;
+    reader->departure.event.code = reader->final_error;
     reader_read(reader, &reader->departure.event.emitted, &reader->departure.event.missed);
     sink_post(sink, &reader->departure);
   }
@@ -208,8 +208,8 @@ void reader_depart(struct sink *sink, struct reader *reader, const char *why) {
   reader->departure.event = (struct sink_event){.kind = SINK_DETACHED};
   snprintf(reader->departure.event.text, sizeof reader->departure.event.text, "%s", why);
   readers_drop_rest(sink, reader, false, now);
-  if (reader->borrower) {
-    loans_leave(sink, reader, now);
+  if (reader->shared) {
+    leases_leave(sink, reader, now);
   }
   unlink_reader(sink, reader);
   sink->departing++;

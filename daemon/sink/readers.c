@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
-#include "daemon/sink/loans.h"
+#include "daemon/sink/leases.h"
 #include "daemon/sink/readers.h"
 
 enum { VECTORS = 16, WRITES_A_TURN = 16 };
@@ -178,7 +178,7 @@ static void link_reader(struct sink *sink, struct reader *reader) {
     reader->spare = NULL;
   }
   if (!sink->block) {
-    sink->rooms.readers += !reader->borrower;
+    sink->rooms.readers += !reader->shared;
     sink->rooms.count += reader->room != NULL;
     if (reader->sent == 0 && !reader_has_rest(reader)) {
       readers_return_room(sink, reader);
@@ -247,8 +247,8 @@ static void readers_attach(struct sink *sink, struct reader *reader) {
     reader->departure.event = (struct sink_event){.kind = SINK_DETACHED};
     snprintf(reader->departure.event.text, sizeof reader->departure.event.text, "%s", uv_strerror(error));
     readers_drop_rest(sink, reader, false, clock_now());
-    if (reader->borrower) {
-      loans_leave(sink, reader, clock_now());
+    if (reader->shared) {
+      leases_leave(sink, reader, clock_now());
     }
     reader_finish_departure(sink, reader);
     return;
@@ -259,16 +259,16 @@ static void readers_attach(struct sink *sink, struct reader *reader) {
     reader->at = sink->block ? first_untaken(sink) : sink->tail;
   }
   reader->state = READER_WRITABLE;
-  reader->listened_to = reader->is_socket && !reader->borrower && !sink->reply.gone;
+  reader->listened_to = reader->is_socket && !reader->shared && !sink->reply.gone;
   sink->runner.tick = readers_tick;
   widen_socket(sink, reader);
   link_reader(sink, reader);
-  error = reader->borrower ? shared_attach(reader) : 0;
+  error = reader->shared ? shared_attach(reader) : 0;
   if (error != 0) {
     reader_depart(sink, reader, uv_strerror(error));
     return;
   }
-  if (!reader->borrower) {
+  if (!reader->shared) {
     reader_watch(reader, false);
   }
   lane_schedule(&sink->runner);
@@ -281,7 +281,7 @@ static bool readers_turn(struct sink *sink, int64_t now) {
   struct reader *next = NULL;
   for (struct reader *reader = sink->readers; reader; reader = next) {
     next = reader->next;
-    if (reader->borrower) {
+    if (reader->shared) {
       more |= shared_turn(sink, reader, now);
     } else if (reader->state == READER_WRITABLE) {
       more |= write_results(sink, reader);

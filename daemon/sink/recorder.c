@@ -34,8 +34,8 @@ struct recorder {
 
 /* -- making it --------------------------------------------------------------------------------------------------------- */
 
-static void recorder_came(struct tap *tap, const struct slot *slot, int64_t now);
-static void recorder_resulted(struct tap *tap, const struct slot *slot, int64_t now);
+static void recorder_on_frame(struct tap *tap, const struct slot *slot, int64_t now);
+static void recorder_on_result(struct tap *tap, const struct slot *slot, int64_t now);
 static bool recorder_turn(struct runner *runner);
 static void recorder_tick(struct runner *runner, int64_t now);
 
@@ -46,7 +46,7 @@ static void set_up_recorder(struct recorder *recorder, const struct recorder_set
   recorder->setup = *setup;
   recorder->output = *setup->output;
   recorder->runner = (struct runner){.turn = recorder_turn, .tick = recorder_tick};
-  recorder->tap = (struct tap){.came = recorder_came, .resulted = recorder_resulted};
+  recorder->tap = (struct tap){.on_frame = recorder_on_frame, .on_result = recorder_on_result};
   recorder->until = setup->config->record.when == CONFIG_RECORD_ALWAYS ? INT64_MAX : 0;
   slot_ring_init(&flow->ring, SLOTS);
   flow->account = &recorder->account;
@@ -164,7 +164,7 @@ static bool offer_wanted(struct recorder *recorder, int64_t now) {
 /* -- what comes -------------------------------------------------------------------------------------------------------- */
 
 /* Of a full ring the oldest frame goes, unless it is to be written. */
-static void recorder_came(struct tap *tap, const struct slot *slot, int64_t now) {
+static void recorder_on_frame(struct tap *tap, const struct slot *slot, int64_t now) {
   struct recorder *recorder = (struct recorder *)((char *)tap - offsetof(struct recorder, tap));
   take_free(recorder);
   if (recorder->next - recorder->first == recorder->cells) {
@@ -203,7 +203,7 @@ static bool has_boxes(const struct frame_format *output, const float *values) {
   return output->meaning == MEANING_BOXES ? values[4] != 0 : output->meaning == MEANING_MOTION && values[0] > 0;
 }
 
-static void recorder_resulted(struct tap *tap, const struct slot *slot, int64_t now) {
+static void recorder_on_result(struct tap *tap, const struct slot *slot, int64_t now) {
   struct recorder *recorder = (struct recorder *)((char *)tap - offsetof(struct recorder, tap));
   if (recorder->setup.config->record.when == CONFIG_RECORD_BOXES &&
       has_boxes(&recorder->output, (const float *)(const void *)slot->output)) {

@@ -15,11 +15,11 @@
 
 void refusal_tell(struct sink *sink) {
   struct file *file = &sink->file;
-  if (file->failed == file->told || !sink_may_post(&file->trouble)) {
+  if (file->failed == file->reported || !sink_may_post(&file->trouble)) {
     return;
   }
   struct sink_event *event = &file->trouble.event;
-  file->told = file->failed;
+  file->reported = file->failed;
   *event = (struct sink_event){.kind = file->failed ? SINK_FAILED : SINK_RECOVERED, .missed = file->lost, .error = file->error};
   if (file->failed) {
     snprintf(event->text, sizeof event->text, "%s", file->why);
@@ -55,7 +55,7 @@ void refusal_leaves_torn(struct sink *sink, int error) {
     return;
   }
   sink->file.failed = true;
-  sink->file.told = false;
+  sink->file.reported = false;
   describe_error(sink, "the part of a result that is there cannot be cut off: ", -error);
   refusal_tell(sink);
 }

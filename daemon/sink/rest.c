@@ -14,7 +14,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "daemon/sink/loans.h"
+#include "daemon/sink/leases.h"
 #include "daemon/sink/readers.h"
 
 /* -- room -------------------------------------------------------------------------------------------------------------- */
@@ -64,7 +64,7 @@ void readers_drop_rest(struct sink *sink, struct reader *reader, bool taken, int
 }
 
 bool sink_is_sending(const struct sink *sink) {
-  bool sending = sink_count(sink) > 0 || sink_is_lending(sink);
+  bool sending = sink_count(sink) > 0 || sink_has_leases(sink);
   for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
     sending = sending || reader_has_rest(reader);
   }
@@ -109,7 +109,7 @@ static struct pending *take_over(struct sink *sink, struct result *result) {
   pending->frame.open = true;
   result->state = RESULT_MOVED;
   atomic_signal_fence(memory_order_seq_cst); /* a frame that nobody owes any more would be settled */
-  result->slot->owed = false;
+  result->slot->awaits_fate = false;
   return pending;
 }
 
@@ -134,7 +134,7 @@ bool readers_reclaim(struct sink *sink, int64_t now) {
 }
 
 uint64_t readers_discard(struct sink *sink, enum fate fate, int64_t now) {
-  loans_discard(sink, fate, now);
+  leases_discard(sink, fate, now);
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (reader->rest.of) {
       pending_settle(reader->rest.of, fate, now);

@@ -141,12 +141,12 @@ struct reader {
   struct rest rest;
   struct pending *spare;     /* what this reader lends to the sink while it is attached */
   struct mark mark;          /* set while nobody could say how much was written, or what of that stands here */
-  struct borrower *borrower; /* it has shared memory: see loans.h; NULL: results go through its descriptor */
-  unsigned farewell;         /* the ERROR that it is still to be told when it has left; 0: none */
+  struct shared_reader *shared; /* it has shared memory: see loans.h; NULL: results go through its descriptor */
+  unsigned final_error;         /* the ERROR that it is still to be told when it has left; 0: none */
 };
 
 /* Slots that are lent to readers with shared memory, by index. */
-struct loans {
+struct leases {
   unsigned holders[GPU_MAX_SLOTS];    /* readers that have the slot */
   unsigned count;                     /* slots that somebody has */
   struct flow *flow;                  /* whose they are */
@@ -167,7 +167,7 @@ struct file {
   bool makes_room;        /* a full disk loses old segments before it loses results, */
   int64_t room_until;     /* for which the one under way waits until then; 0: the disk was not full */
   struct sink_notice room, trouble;
-  bool failed, told; /* that results are lost, and whether the control loop knows */
+  bool failed, reported; /* that results are lost, and whether the control loop knows */
   int error;         /* of the last result that was lost */
   char why[160];
   uint64_t lost;   /* results since the file could last be written: what SINK_RECOVERED says, */
@@ -218,7 +218,7 @@ struct sink {
   struct sink_notice stopped_notice;
   uint64_t base; /* the first result of this process */
   /* with readers */
-  struct loans loans;
+  struct leases leases;
   int64_t spin_ns; /* how long to look for what a reader with shared memory is done with before its lane sleeps */
   struct pending *spares;
   struct rooms rooms;
@@ -342,16 +342,16 @@ const struct reader *reader_left(const struct reader *address);
 const struct result *sink_left_find(const struct sink *left, unsigned seat, const struct slot *slot, bool *held);
 /* [no lane runs] Takes what that sink had; slots are EMITTING by now where it had them. Otherwise their memory is not to be
  * had, and nothing is taken. False: it makes no sense. */
-bool sink_adopt(struct sink *sink, const struct sink *left, sink_road *flow, void *context);
+bool sink_adopt(struct sink *sink, const struct sink *left, sink_flow_lookup *flow, void *context);
 /* [no lane runs] Forgets all results: their client has gone with the process before. */
 void sink_abandon(struct sink *sink);
 /* Makes a reader of the one that was left, with this descriptor. NULL: there is no memory, or (`cut`) nobody knows how far it
  * was; the descriptor stays the caller's. */
-struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd, sink_road *road, void *context, bool *cut);
+struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd, sink_flow_lookup *lookup, void *context, bool *cut);
 /* The same for the file, where a part of a result is cut off: `torn` gets its bytes. */
 struct reader *reader_adopt_file(struct sink *sink, const struct reader *left, int fd, uint64_t *torn);
 /* What is lent to a reader with shared memory, which it has by now. False: it makes no sense. */
-bool reader_adopt_loans(struct reader *reader, const struct reader *left);
+bool reader_adopt_leases(struct reader *reader, const struct reader *left);
 /* Whether a reader that was taken is within what there is for it; once the sessions have their memory. */
 bool reader_is_in_place(const struct reader *reader);
 
@@ -377,7 +377,7 @@ bool sink_reclaim(struct sink *sink, int64_t now);
 /* [lane] `drop`: some reader has yet to take results, or the rest of one. */
 bool sink_is_sending(const struct sink *sink);
 /* [lane] Some reader has results in shared memory that it may be done with by now. */
-bool sink_is_lending(const struct sink *sink);
+bool sink_has_leases(const struct sink *sink);
 /* [session's lane] Gives every result that was offered this fate; with a relay the slots come back later. */
 void sink_discard(struct sink *sink, enum fate fate, int64_t now);
 /* [lane] `reply`: its reader comes and goes with the producer, here or by sink_attach() from another lane. The reader's
@@ -386,6 +386,6 @@ void sink_attach_here(struct sink *sink, struct reader *reader);
 /* [session's lane] `reply`: lets go of its reader, now or soon. Once for a reader. */
 void sink_detach(struct sink *sink);
 /* [session's lane] Whether every order to discard or detach is carried out; when one is, the session gets a turn. */
-bool sink_has_obeyed(const struct sink *sink);
+bool sink_orders_done(const struct sink *sink);
 
 #endif

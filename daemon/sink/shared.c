@@ -9,24 +9,24 @@
 #include <string.h>
 
 #include "daemon/base/doorbell.h"
-#include "daemon/sink/loans.h"
+#include "daemon/sink/leases.h"
 #include "daemon/sink/readers.h"
 
 bool reader_share(struct reader *reader, struct native_control *control, unsigned memory) {
-  reader->borrower = image_new(IMAGE_BORROWER, sizeof *reader->borrower);
-  if (!reader->borrower) {
+  reader->shared = image_new(IMAGE_SHARED_READER, sizeof *reader->shared);
+  if (!reader->shared) {
     return false;
   }
-  reader->borrower->control = control;
-  reader->borrower->memory = memory;
+  reader->shared->control = control;
+  reader->shared->memory = memory;
   reader_drop_room(reader); /* a reader with shared memory never has a rest */
   return true;
 }
 
 /* -- what the reader does ---------------------------------------------------------------------------------------------- */
 
-static void send_away(struct sink *sink, struct reader *reader, enum native_error_code code, const char *why) {
-  reader->farewell = code;
+static void dismiss(struct sink *sink, struct reader *reader, enum native_error_code code, const char *why) {
+  reader->final_error = code;
   reader_depart(sink, reader, why);
 }
 
@@ -37,39 +37,39 @@ static void shared_on_ready(uv_poll_t *poll, int status, int events) {
     uv_poll_start(poll, UV_READABLE,
                   shared_on_ready); /* libuv stopped the poll, but bytes may wait before the end that it tells of */
   }
-  reader->borrower->readable = true;
+  reader->shared->readable = true;
   lane_schedule(&reader->sink->runner);
 }
 
 /* Takes back what the reader says that it is done with. False: it was never given that. */
 static bool shared_take_back(struct sink *sink, struct reader *reader, int64_t now) {
-  struct borrower *borrower = reader->borrower;
-  uint32_t taken = atomic_load_explicit(&borrower->control->client.taken, memory_order_acquire);
-  if (taken - borrower->taken > borrower->completed - borrower->taken) {
+  struct shared_reader *shared = reader->shared;
+  uint32_t taken = atomic_load_explicit(&shared->control->client.taken, memory_order_acquire);
+  if (taken - shared->taken > shared->completed - shared->taken) {
     return false;
   }
-  borrower->active = taken != borrower->taken ? now : borrower->active;
+  shared->active = taken != shared->taken ? now : shared->active;
   mark_set(&reader->mark);
-  while (borrower->taken != taken) {
-    loans_end(sink, reader, true, now);
+  while (shared->taken != taken) {
+    leases_end(sink, reader, true, now);
   }
   mark_clear(&reader->mark);
   return true;
 }
 
 /* False: the reader has left, or is sent away. What it took before counts. */
-static bool hear(struct sink *sink, struct reader *reader, int64_t now) {
-  enum doorbell_heard heard = reader->borrower->readable ? doorbell_hear(reader->fd) : DOORBELL_NOTHING;
-  reader->borrower->readable = heard == DOORBELL_MORE;
-  if (heard == DOORBELL_NOTHING || heard == DOORBELL_MORE) {
+static bool read_doorbells(struct sink *sink, struct reader *reader, int64_t now) {
+  enum doorbell_input input = reader->shared->readable ? doorbell_read(reader->fd) : DOORBELL_NOTHING;
+  reader->shared->readable = input == DOORBELL_MORE;
+  if (input == DOORBELL_NOTHING || input == DOORBELL_MORE) {
     return true;
   }
   int error = errno;
   shared_take_back(sink, reader, now);
-  if (heard == DOORBELL_NONSENSE) {
-    send_away(sink, reader, NATIVE_E_PROTOCOL, DOORBELL_COMPLAINT);
+  if (input == DOORBELL_NONSENSE) {
+    dismiss(sink, reader, NATIVE_E_PROTOCOL, DOORBELL_COMPLAINT);
   } else {
-    reader_depart(sink, reader, heard == DOORBELL_ERROR ? strerror(error) : "");
+    reader_depart(sink, reader, input == DOORBELL_ERROR ? strerror(error) : "");
   }
   return false;
 }
@@ -77,43 +77,43 @@ static bool hear(struct sink *sink, struct reader *reader, int64_t now) {
 /* -- lending ----------------------------------------------------------------------------------------------------------- */
 
 /* Under `drop` the session keeps two slots of those that it may have past READY, or one where it has two. */
-static bool may_lend(const struct sink *sink, const struct result *result) {
+static bool may_lease(const struct sink *sink, const struct result *result) {
   const struct flow *flow = result->flow;
   unsigned most = sink->block ? flow->ring.count : flow->depth - (flow->depth > 2 ? 2 : 1);
-  return loans_have(sink, result) || sink->loans.count < most;
+  return leases_has(sink, result) || sink->leases.count < most;
 }
 
-static void lend(struct reader *reader, const struct result *result, int64_t now) {
-  struct borrower *borrower = reader->borrower;
+static void lease_result(struct reader *reader, const struct result *result, int64_t now) {
+  struct shared_reader *shared = reader->shared;
   struct native_completion completion = {.slot = result->slot->index, .fate = FATE_EMITTED};
   memcpy(&completion.result, result->native + sizeof(struct native_header), sizeof completion.result);
   completion.result.dropped += reader->skipped;
   reader->skipped = 0;
-  memcpy(&borrower->control->completions[borrower->completed % NATIVE_RING], &completion, sizeof completion);
-  loans_begin(reader, result);
-  borrower->active = now;
+  memcpy(&shared->control->completions[shared->completed % NATIVE_RING], &completion, sizeof completion);
+  leases_begin(reader, result);
+  shared->active = now;
 }
 
 /* False: there is a result in memory that this reader does not see. */
-static bool lend_all(struct sink *sink, struct reader *reader, int64_t now) {
-  struct borrower *borrower = reader->borrower;
-  uint32_t before = borrower->completed;
+static bool lease_all(struct sink *sink, struct reader *reader, int64_t now) {
+  struct shared_reader *shared = reader->shared;
+  uint32_t before = shared->completed;
   bool sees = true;
   mark_set(&reader->mark);
-  while (reader->at < sink->tail && borrower->completed - borrower->taken < NATIVE_RING) {
+  while (reader->at < sink->tail && shared->completed - shared->taken < NATIVE_RING) {
     const struct result *result = sink_result(sink, reader->at);
-    sees = result->flow->memory == borrower->memory;
-    if (!sees || !may_lend(sink, result)) {
+    sees = result->flow->memory == shared->memory;
+    if (!sees || !may_lease(sink, result)) {
       break;
     }
-    lend(reader, result, now);
+    lease_result(reader, result, now);
   }
-  if (borrower->completed != before) {
-    atomic_store_explicit(&borrower->control->daemon.completed, borrower->completed, memory_order_release);
+  if (shared->completed != before) {
+    atomic_store_explicit(&shared->control->daemon.completed, shared->completed, memory_order_release);
   }
   mark_clear(&reader->mark);
-  if (borrower->completed != before || borrower->unheard) {
-    borrower->unheard = !doorbell_ring(borrower->control, reader->fd);
+  if (shared->completed != before || shared->ring_pending) {
+    shared->ring_pending = !doorbell_ring(shared->control, reader->fd);
   }
   return sees;
 }
@@ -121,41 +121,41 @@ static bool lend_all(struct sink *sink, struct reader *reader, int64_t now) {
 /* -- turns ------------------------------------------------------------------------------------------------------------- */
 
 /* Whether the lane may sleep: a reader rings for what it is done with only once it is told to. */
-static bool may_sleep(struct borrower *borrower) {
-  borrower->asleep = true;
-  atomic_store_explicit(&borrower->control->daemon.sleeps, 1, memory_order_relaxed);
+static bool may_sleep(struct shared_reader *shared) {
+  shared->asleep = true;
+  atomic_store_explicit(&shared->control->daemon.sleeps, 1, memory_order_relaxed);
   atomic_thread_fence(memory_order_seq_cst);
-  return atomic_load_explicit(&borrower->control->client.taken, memory_order_relaxed) == borrower->taken;
+  return atomic_load_explicit(&shared->control->client.taken, memory_order_relaxed) == shared->taken;
 }
 
 bool shared_turn(struct sink *sink, struct reader *reader, int64_t now) {
-  struct borrower *borrower = reader->borrower;
-  if (borrower->asleep) {
-    borrower->asleep = false;
-    atomic_store_explicit(&borrower->control->daemon.sleeps, 0, memory_order_relaxed);
+  struct shared_reader *shared = reader->shared;
+  if (shared->asleep) {
+    shared->asleep = false;
+    atomic_store_explicit(&shared->control->daemon.sleeps, 0, memory_order_relaxed);
   }
-  if (!hear(sink, reader, now)) {
+  if (!read_doorbells(sink, reader, now)) {
     return false;
   }
   if (!shared_take_back(sink, reader, now)) {
-    send_away(sink, reader, NATIVE_E_PROTOCOL, "in shared memory it took results that it was not given");
+    dismiss(sink, reader, NATIVE_E_PROTOCOL, "in shared memory it took results that it was not given");
     return false;
   }
   sink_release(sink, now); /* results that this sets aside count as lent, too */
-  if (!lend_all(sink, reader, now)) {
-    send_away(sink, reader, NATIVE_E_STOPPING, "the pipeline has other memory now: connect again");
+  if (!lease_all(sink, reader, now)) {
+    dismiss(sink, reader, NATIVE_E_STOPPING, "the pipeline has other memory now: connect again");
     return false;
   }
-  if (borrower->taken == borrower->completed && !borrower->readable) {
+  if (shared->taken == shared->completed && !shared->readable) {
     return false; /* the reader has nothing, and will say nothing */
   }
-  return borrower->readable || now - borrower->active < sink->spin_ns || !may_sleep(borrower);
+  return shared->readable || now - shared->active < sink->spin_ns || !may_sleep(shared);
 }
 
 /* A reader whose cursor makes no sense is sent away at its turn. */
 void shared_look(struct sink *sink, int64_t now) {
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
-    if (reader->borrower) {
+    if (reader->shared) {
       shared_take_back(sink, reader, now);
     }
   }
@@ -163,30 +163,30 @@ void shared_look(struct sink *sink, int64_t now) {
 
 /* What a reader is done with is looked at now and then even if it does not ring. */
 void shared_tick(struct sink *sink, int64_t now) {
-  bool lends = sink_is_lending(sink);
+  bool has_leases = sink_has_leases(sink);
   struct reader *next = NULL;
-  for (struct reader *reader = sink->readers; lends && reader; reader = next) {
+  for (struct reader *reader = sink->readers; has_leases && reader; reader = next) {
     next = reader->next;
-    struct borrower *borrower = reader->borrower;
-    if (!borrower || !shared_take_back(sink, reader, now) || !sink->loans.wanted || borrower->taken == borrower->completed) {
+    struct shared_reader *shared = reader->shared;
+    if (!shared || !shared_take_back(sink, reader, now) || !sink->leases.wanted || shared->taken == shared->completed) {
       continue;
     }
-    if (++borrower->loans[borrower->taken % NATIVE_RING].ticks > HOLD_TICKS) {
+    if (++shared->leases[shared->taken % NATIVE_RING].ticks > HOLD_TICKS) {
       char why[128];
       snprintf(why, sizeof why, "it held a result for more than %d ms while its slot was needed", HOLD_TICKS * TICK_MS);
-      send_away(sink, reader, NATIVE_E_TIMEOUT, why);
+      dismiss(sink, reader, NATIVE_E_TIMEOUT, why);
     }
   }
-  if (lends) {
+  if (has_leases) {
     lane_schedule(&sink->runner); /* in that turn slots are released and lent again */
   }
-  if (sink->loans.wanted) { /* the session says so again while it is so */
-    sink->loans.wanted = false;
-    sink->loans.flow->wake(sink->loans.flow->session);
+  if (sink->leases.wanted) { /* the session says so again while it is so */
+    sink->leases.wanted = false;
+    sink->leases.flow->wake(sink->leases.flow->session);
   }
 }
 
 int shared_attach(struct reader *reader) {
-  reader->borrower->readable = true;
+  reader->shared->readable = true;
   return uv_poll_start(&reader->poll, UV_READABLE, shared_on_ready);
 }

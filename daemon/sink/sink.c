@@ -144,7 +144,7 @@ void sink_attach_here(struct sink *sink, struct reader *reader) {
 static void sink_run_detach(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, detach_message));
   sink->operations->detach(sink);
-  relay_obeyed(sink->relay);
+  relay_order_done(sink->relay);
 }
 
 void sink_detach(struct sink *sink) {
@@ -157,7 +157,7 @@ void sink_detach(struct sink *sink) {
   lane_post(sink->lane, &sink->detach_message);
 }
 
-bool sink_has_obeyed(const struct sink *sink) { return !sink->relay || relay_has_obeyed(sink->relay); }
+bool sink_orders_done(const struct sink *sink) { return !sink->relay || relay_orders_done(sink->relay); }
 
 static void sink_run_stop(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, stop_message));
@@ -175,10 +175,10 @@ void sink_stop(struct sink *sink) {
 
 void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot) {
   assert(slot->state == SLOT_EMITTING && slot->frame.open);
-  slot->owed = true;
+  slot->awaits_fate = true;
   atomic_signal_fence(memory_order_seq_cst); /* it is one of the two at every instant */
   slot->frame.open = false;                  /* from here on nobody writes to the frame until its slot comes back */
-  flow->at_sink++;
+  flow->unsettled++;
   if (flow->relay) {
     relay_offer(flow->relay, slot);
     return;
@@ -191,7 +191,7 @@ bool sink_turn(struct sink *sink, int64_t now) { return sink->operations->turn(s
 
 bool sink_reclaim(struct sink *sink, int64_t now) {
   if (sink_count(sink) == 0) {
-    sink->loans.wanted = sink_is_lending(sink);
+    sink->leases.wanted = sink_has_leases(sink);
     return false;
   }
   return sink->operations->reclaim(sink, now);
@@ -204,7 +204,7 @@ static void sink_run_discard(struct message *message) {
   sink_join_lane(sink);
   sink_take_handed_over(sink);
   sink_give_up(sink, fate, clock_now());
-  relay_obeyed(sink->relay);
+  relay_order_done(sink->relay);
 }
 
 void sink_discard(struct sink *sink, enum fate fate, int64_t now) {

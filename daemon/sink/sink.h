@@ -19,7 +19,7 @@ struct sink;
 struct native_control;
 /* The flow of the session on a seat of the pipeline; NULL: there is none. */
 struct flow;
-typedef struct flow *sink_road(void *context, unsigned seat);
+typedef struct flow *sink_flow_lookup(void *context, unsigned seat);
 struct reader; /* one attached descriptor; freed after SINK_DETACHED by reader_free() */
 
 enum sink_event_kind {

@@ -17,7 +17,7 @@ static void on_shared_ready(uv_poll_t *poll, int status, int events) {
   struct source *source = poll->data;
   (void)events;
   if (source->state != SOURCE_OPEN) {
-    uv_poll_stop(poll); /* its end has been heard, and would be told on and on */
+    uv_poll_stop(poll); /* its end has been read, and would be told on and on */
   } else if (status < 0) {
     uv_poll_start(poll, UV_READABLE, on_shared_ready);
   }
@@ -60,7 +60,7 @@ static bool take_submission(struct source *source, int64_t now) {
   const enum channel_owner owner = channel->owners[submission.slot];
   if (owner != CHANNEL_CLIENT) {
     uint32_t taken = atomic_load_explicit(&channel->control->client.taken, memory_order_acquire);
-    bool is_back = owner == CHANNEL_TOLD && taken != channel->taken;
+    bool is_back = owner == CHANNEL_COMPLETED && taken != channel->taken;
     return is_back ? false : is_broken(source, "submitted a slot that is not its own", submission.slot);
   }
   if (submission.zero != 0 || frame->zero != 0 || (frame->flags & ~NATIVE_FRAME_FLAGS) != 0) {
@@ -91,20 +91,20 @@ static bool is_held_up(const struct source *source) {
   return source->receive->held && !source->channel->replies && channel_has_submissions(source->channel);
 }
 
-static enum doorbell_heard hear_doorbells(struct source *source) {
+static enum doorbell_input read_doorbells(struct source *source) {
   int error = uv_is_active((uv_handle_t *)&source->poll) ? 0 : uv_poll_start(&source->poll, UV_READABLE, on_shared_ready);
   if (error != 0) {
     source_end(source, DETACH_ERROR, "cannot wait for it: %s", uv_strerror(error));
     return DOORBELL_NOTHING;
   }
-  enum doorbell_heard heard = doorbell_hear(source->fd);
-  source->readable = heard == DOORBELL_MORE;
-  if (heard == DOORBELL_NONSENSE) {
+  enum doorbell_input input = doorbell_read(source->fd);
+  source->readable = input == DOORBELL_MORE;
+  if (input == DOORBELL_NONSENSE) {
     source_end(source, DETACH_MALFORMED, "%s", DOORBELL_COMPLAINT);
-  } else if (heard == DOORBELL_ERROR) {
+  } else if (input == DOORBELL_ERROR) {
     source_end(source, DETACH_ERROR, "reading failed: %s", strerror(errno));
   }
-  return heard;
+  return input;
 }
 
 static bool shared_turn(struct source *source, int64_t now) {
@@ -113,7 +113,7 @@ static bool shared_turn(struct source *source, int64_t now) {
   if (source->readable && !rang) {
     uv_poll_stop(&source->poll); /* until it is held no longer: that will ask for a turn */
   }
-  const enum doorbell_heard heard = rang ? hear_doorbells(source) : DOORBELL_NOTHING;
+  const enum doorbell_input input = rang ? read_doorbells(source) : DOORBELL_NOTHING;
   if (source->state != SOURCE_OPEN) {
     return true;
   }
@@ -127,8 +127,8 @@ static bool shared_turn(struct source *source, int64_t now) {
   if (submitted != before) {
     take_submissions(source, submitted, now);
   }
-  if (heard == DOORBELL_GONE && source->state == SOURCE_OPEN) {
-    source->readable = !source->receive->held && channel->submitted != submitted; /* then its end is heard once more */
+  if (input == DOORBELL_GONE && source->state == SOURCE_OPEN) {
+    source->readable = !source->receive->held && channel->submitted != submitted; /* then its end is read once more */
     if (!source->readable) {
       source_end(source, DETACH_END, "%s", "");
     }

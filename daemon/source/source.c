@@ -107,7 +107,7 @@ bool source_waits(const struct source *source) {
     return false;
   }
   if (source->kind == DESCRIPTOR_SHARED) { /* the client has no slot to put a frame in */
-    return channel_away(source->channel) == source->channel->flow->ring.count;
+    return channel_outstanding(source->channel) == source->channel->flow->ring.count;
   }
   return source->readable || source->kind == DESCRIPTOR_FILE;
 }

@@ -195,7 +195,7 @@ static void view_tend(struct pictures *pictures, struct view *view, int64_t now)
     view->taken = now;
     give(pictures, view);
   }
-  if (state != PICTURE_ASKED) {
+  if (state != PICTURE_REQUESTED) {
     view->picture = picture_drop(view->picture);
   }
   if (view->files > 0) {

@@ -145,7 +145,7 @@ static void let_go(struct rig *rig) {
     drop(rig, SLOT_READY, FATE_CLIENT_GONE);
     drop(rig, SLOT_DONE, FATE_CLIENT_GONE);
   }
-  assert(!channel_is_owed(&rig->channel));
+  assert(!channel_has_unread(&rig->channel));
   assert(slot_count(&rig->flow.ring, SLOT_FREE) == SLOTS && flow_in_flight(&rig->flow) == 0);
 }
 
@@ -159,7 +159,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   slot_ring_init(&rig.flow.ring, SLOTS);
   rig.flow.account = &rig.account;
   rig.flow.input_bytes = rig.flow.output_bytes = 8;
-  rig.flow.withheld = true; /* what is submitted waits until it is run here */
+  rig.flow.held_back = true; /* what is submitted waits until it is run here */
   rig.now = 1000;
   receive_init(&rig.receive, &rig.flow, CONFIG_PROTOCOL_NATIVE, &format, NULL);
   receive_start(&rig.receive);

@@ -86,10 +86,10 @@ START_TEST(what_is_open_nowhere_is_forgotten) {
     come(7, i);
     ring.slots[i].frame = (struct frame){.producer = 7, .sequence = i, .open = i > 0};
   }
-  acks_mend(&acks, &ring);
+  acks_repair(&acks, &ring);
   ck_assert_uint_eq(acks_count(&acks, 7), 1);
   acks.open[acks.count++] = 2; /* twice */
-  acks_mend(&acks, &ring);
+  acks_repair(&acks, &ring);
   settle(7, 1, FATE_EMITTED);
   settle(7, 2, FATE_EMITTED);
   ck_assert_uint_eq(acks_count(&acks, 7), 3);

@@ -101,7 +101,7 @@ START_TEST(test_nonsense_is_not_adopted) {
       slot->state = SLOT_STATES;
       break;
     case 1:
-      set_byte(&slot->owed);
+      set_byte(&slot->awaits_fate);
       break;
     case 2:
       set_byte(&slot->frame.open);

@@ -18,7 +18,7 @@ void set_up(bool replies, uint32_t cursors) {
   rig.flow.account = &rig.account;
   rig.flow.input_bytes = rig.flow.output_bytes = 8;
   rig.flow.depth = SLOTS;
-  rig.flow.withheld = true; /* what is submitted waits for run_one() */
+  rig.flow.held_back = true; /* what is submitted waits for run_one() */
   receive_init(&rig.receive, &rig.flow, CONFIG_PROTOCOL_NATIVE, &format, NULL);
   receive_start(&rig.receive);
   ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, rig.ends), 0);

@@ -175,7 +175,7 @@ static unsigned places_of(uint64_t sequence) {
   unsigned places = 0;
   for (unsigned i = 0; i < SLOTS; i++) {
     const struct slot *slot = &next->flow.ring.slots[i];
-    places += slot->state != SLOT_FREE && slot->frame.sequence == sequence && (slot->frame.open || slot->owed);
+    places += slot->state != SLOT_FREE && slot->frame.sequence == sequence && (slot->frame.open || slot->awaits_fate);
   }
   return places;
 }

@@ -220,7 +220,7 @@ START_TEST(cursors_that_contradict_the_owners_are_not_believed) {
   ck_assert(is_believed(0));
   ck_assert(!is_believed(1));
   ck_assert(!is_believed(UINT32_MAX));
-  rig.channel.owners[1] = CHANNEL_TOLD + 1;
+  rig.channel.owners[1] = CHANNEL_COMPLETED + 1;
   ck_assert(!is_believed(0));
   tear_down();
 }

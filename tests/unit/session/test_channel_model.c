@@ -125,7 +125,7 @@ static void finish(bool replies) {
   ck_assert_uint_eq(rig.account.now.ledger.in, submitted);
   ck_assert_uint_eq(flow_in_flight(&rig.flow), 0);
   ck_assert_uint_eq(slot_count(&rig.flow.ring, SLOT_FREE), SLOTS);
-  ck_assert(!channel_is_owed(&rig.channel));
+  ck_assert(!channel_has_unread(&rig.channel));
 }
 
 START_TEST(every_submission_comes_back_once) {

@@ -53,7 +53,7 @@ unsigned char byte_of(uint64_t number, size_t at) { return (unsigned char)(numbe
 unsigned slots_set_aside(void) {
   unsigned count = 0;
   for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
-    count += sink->loans.aside[i].slot != NULL;
+    count += sink->leases.aside[i].slot != NULL;
   }
   return count;
 }

@@ -50,9 +50,9 @@ START_TEST(a_rest_is_taken_with_its_bytes) {
 END_TEST
 
 START_TEST(whoever_shares_memory_is_owed_no_rest) {
-  left->borrower = (struct borrower *)(void *)left;
+  left->shared = (struct shared_reader *)(void *)left;
   ck_assert_ptr_null(adopt());
-  left->borrower = NULL;
+  left->shared = NULL;
 }
 END_TEST
 
@@ -78,7 +78,7 @@ START_TEST(who_is_cut_off_holds_no_rest_of_another) {
   ck_assert(reader && reader->rest.of && reader->rest.of->holders == 1);
   left->sent = 1; /* of a result that is not there */
   ck_assert_ptr_null(reader_adopt(sink, left, -1, only_flow, &flow, &cut));
-  ck_assert(cut && reader->rest.of->holders == 1 && flow.at_sink == 1);
+  ck_assert(cut && reader->rest.of->holders == 1 && flow.unsettled == 1);
   left->rest.of = NULL;
   image_free(shared);
   image_free(reader->rest.of);

@@ -149,7 +149,7 @@ static void offer(char letter) {
   }
   *sink_result(sink, sink->tail) = (struct result){.sink = sink, .flow = &flow, .slot = slot, .state = RESULT_OPEN};
   slot->frame.open = false;
-  flow.at_sink++;
+  flow.unsettled++;
   sink->tail++;
   subject.turn(sink, 0);
 }

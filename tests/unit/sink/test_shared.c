@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/sink/loans.h"
+#include "daemon/sink/leases.h"
 #include "tests/unit/sink/sink_walk.h"
 
 enum { RUNS = 100, STEPS = 250, READERS = 5, MOST_RESULTS = STEPS + 1, ROUNDS_TO_END = 100000, BYTES = 600 };
@@ -233,7 +233,7 @@ static void renew(void) {
   }
 }
 
-static void pass_over(void) { loans_recall(sink); }
+static void pass_over(void) { leases_recall(sink); }
 
 static void one_step(void) {
   struct peer *peer = &peers[chance(READERS)];
@@ -305,7 +305,7 @@ static void take_to_the_end(void) {
 
 static void check_readers(void) {
   check_fates(seen, taken_unseen);
-  CHECK(!sink_is_lending(sink) && slots_set_aside() == 0);
+  CHECK(!sink_has_leases(sink) && slots_set_aside() == 0);
   for (unsigned i = 0; i < READERS; i++) {
     if (peers[i].fd >= 0) {
       check_reader(peers[i].reader, peers[i].whole, peers[i].next, peers[i].joined);

@@ -159,11 +159,11 @@ START_TEST(a_picture_that_waits_gives_way_to_the_next) {
   struct frame_format format = format_image(PIXELS_GRAY, 2, 2);
   struct picture *first = picture_of(format, format, PICTURE_IN);
   struct picture *second = picture_of(format, format, PICTURE_IN);
-  flow_ask_picture(&flow, PICTURE_IN, first);
-  ck_assert_int_eq(atomic_load(&first->state), PICTURE_ASKED);
-  flow_ask_picture(&flow, PICTURE_IN, second);
+  flow_request_picture(&flow, PICTURE_IN, first);
+  ck_assert_int_eq(atomic_load(&first->state), PICTURE_REQUESTED);
+  flow_request_picture(&flow, PICTURE_IN, second);
   ck_assert_int_eq(atomic_load(&first->state), PICTURE_GONE);
-  flow_ask_picture(&flow, PICTURE_IN, NULL);
+  flow_request_picture(&flow, PICTURE_IN, NULL);
   ck_assert_int_eq(atomic_load(&second->state), PICTURE_GONE);
   ck_assert_uint_eq(atomic_load(&first->holders), 1);
   ck_assert_uint_eq(atomic_load(&second->holders), 1);

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/sink/loans.h"
+#include "daemon/sink/leases.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -114,7 +114,7 @@ static void check_books(void) {
     settled += account.now.ledger.fates[fate];
   }
   for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
-    aside += sink->loans.aside[i].slot != NULL;
+    aside += sink->leases.aside[i].slot != NULL;
   }
   assert(account.now.ledger.in == settled + flow_in_flight(&flow));
   assert(slot_count(&flow.ring, SLOT_EMITTING) == sink_count(sink) + aside);
@@ -258,7 +258,7 @@ static bool step(void) {
     }
     break;
   case RECALL:
-    loans_recall(sink); /* a hand-over that does not come about */
+    leases_recall(sink); /* a hand-over that does not come about */
     break;
   default:
     return false;

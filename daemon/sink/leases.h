@@ -8,43 +8,43 @@
  *     a slot to work with, and a reader that holds one for too long while it is wanted has to go.
  * A sink with readers has one session, so that a slot is known by its index. All of it runs on the sink's lane.
  */
-#ifndef FRAMED_SINK_LOANS_H
-#define FRAMED_SINK_LOANS_H
+#ifndef FRAMED_SINK_LEASES_H
+#define FRAMED_SINK_LEASES_H
 
 #include "daemon/sink/results.h"
 
-struct loan {
+struct lease {
   struct slot *slot; /* NULL: it has ended without the reader */
   unsigned index;    /* of the slot */
   unsigned ticks;    /* for which it was the oldest, and wanted */
 };
 
 /* A reader's side of its loans; it is freed with the reader. */
-struct borrower {
+struct shared_reader {
   struct native_control *control;
   unsigned memory;           /* which of the session's it sees */
   uint32_t completed, taken; /* cursors: loans begun, and ended */
-  struct loan loans[NATIVE_RING];
+  struct lease leases[NATIVE_RING];
   bool asleep;  /* it was told to ring */
-  bool unheard; /* it sleeps, and could not be rung for */
+  bool ring_pending; /* it sleeps, and could not be rung for */
   bool readable;
   int64_t active; /* when a loan last began or ended */
 };
 
 /* Whether the slot of a result is lent to anybody. */
-static inline bool loans_have(const struct sink *sink, const struct result *result) {
-  return sink->loans.holders[result->slot->index] > 0;
+static inline bool leases_has(const struct sink *sink, const struct result *result) {
+  return sink->leases.holders[result->slot->index] > 0;
 }
 
 /* The reader's next loan, of the result that it is on. */
-void loans_begin(struct reader *reader, const struct result *result);
+void leases_begin(struct reader *reader, const struct result *result);
 /* The reader's oldest loan is over: it is done with the result (`taken`), or left. */
-void loans_end(struct sink *sink, struct reader *reader, bool taken, int64_t now);
+void leases_end(struct sink *sink, struct reader *reader, bool taken, int64_t now);
 /* The reader leaves: its loans end. */
-void loans_leave(struct sink *sink, struct reader *reader, int64_t now);
+void leases_leave(struct sink *sink, struct reader *reader, int64_t now);
 /* Every loan ends, and results that were set aside get this fate, if they are open. */
-void loans_discard(struct sink *sink, enum fate fate, int64_t now);
+void leases_discard(struct sink *sink, enum fate fate, int64_t now);
 /* [no lane runs] What was set aside is in the queue again, before all else, as it goes over an upgrade. */
-void loans_recall(struct sink *sink);
+void leases_recall(struct sink *sink);
 
 #endif
