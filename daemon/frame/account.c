@@ -17,7 +17,7 @@ void acks_open(struct acks *acks, const struct frame *frame) {
     *acks = (struct acks){.producer = frame->producer};
   }
   if (acks->count == ACKS_OPEN) {
-    acks_forget(acks, 0); /* slow readers have it, whom `drop` promises nothing */
+    acks_forget(acks, 0); /* Only slow readers under `drop` still hold it. `drop` does not promise them a result. */
   }
   acks->open[acks->count++] = frame->sequence;
   acks->next = frame->sequence + 1;
@@ -62,7 +62,7 @@ void acks_repair(struct acks *acks, const struct slot_ring *ring) {
   }
 }
 
-/* -- the books ------------------------------------------------------------------------------------------------------ */
+/* -- the account ---------------------------------------------------------------------------------------------------- */
 
 void account_publish(struct account *account) {
   static_assert(sizeof account->now % sizeof(uint64_t) == 0, "it is copied by whole words");
@@ -127,7 +127,7 @@ void account_close(struct account *account, const struct frame *frame, enum fate
   }
 }
 
-/* -- of a process before this one -------------------------------------------------------------------------------------- */
+/* -- taking over the account of the previous process ------------------------------------------------------------------- */
 
 bool account_adopt(struct account *account, const struct account *left) {
   const struct session_view *view = &left->now;
@@ -137,7 +137,7 @@ bool account_adopt(struct account *account, const struct account *left) {
   account->now.last_out = view->last_out;
   account->now.busy = view->busy;
   account->now.worked = view->worked;
-  account->now.submitted = account->now.completed = view->submitted; /* nothing is on the device now */
+  account->now.submitted = account->now.completed = view->submitted; /* no frame is on the device now */
   memcpy(account->steps, left->steps, sizeof account->steps);
   account->acks = left->acks;
   return image_is_time(view->began) && image_is_time(view->last_in) && image_is_time(view->last_out) &&

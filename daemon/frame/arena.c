@@ -15,7 +15,7 @@
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MOST_NODES = 1024, WORD = 8 * sizeof(unsigned long) };
 
-/* Linux's numbers of these, for C libraries that do not have them yet. */
+/* Linux's values, for C libraries that do not define them yet. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -42,7 +42,8 @@ static bool arena_create(struct arena *arena, const char *name, struct failure *
 }
 
 /*
- * Memory that may have huge pages begins where one can lie. They save sockets and devices the walk through 512 small ones each.
+ * Maps the memory at an address that huge pages can use. With huge pages sockets and devices walk 1 page table entry for 2 MiB
+ * and not 512.
  */
 static void *map_shared(int fd, size_t bytes) {
   const size_t whole = arena_stride(bytes);
@@ -67,9 +68,9 @@ static void *map_shared(int fd, size_t bytes) {
 }
 
 /*
- * Has the pages of each slot that are yet to come taken from the node of its device, as long as that has some. The kernel keeps
- * this with the memory, so it also holds for pages that come anew where a client has punched holes. Where there is one node, or
- * a filter of system calls refuses, pages come from wherever they come.
+ * Binds the pages of each slot to the NUMA node of its device, if possible. The kernel stores this with the memory. So it also
+ * holds for pages that are allocated again after a client punched a hole. With one node, or where seccomp forbids mbind, pages
+ * may come from any node.
  */
 static void arena_place(const struct arena *arena, unsigned slots, const struct device *device) {
   const size_t stride = arena->bytes / slots;
@@ -83,8 +84,8 @@ static void arena_place(const struct arena *arena, unsigned slots, const struct 
   }
 }
 
-/* A small page each, then the kernel is asked to make them huge: a tenth of the time that all small ones would take. Where
- * it cannot, they stay small. */
+/* Populates one small page per huge page, then asks the kernel to collapse them. This takes a tenth of the time of populating
+   all small pages. Pages stay small where the kernel cannot collapse them. */
 static void make_huge(const struct arena *arena) {
   for (size_t at = 0; at + HUGE_PAGE <= arena->bytes; at += HUGE_PAGE) {
     if (madvise(arena->base + at, PAGE, MADV_POPULATE_WRITE) != 0) {
@@ -94,7 +95,7 @@ static void make_huge(const struct arena *arena) {
   (void)madvise(arena->base, arena->bytes / HUGE_PAGE * HUGE_PAGE, MADV_COLLAPSE);
 }
 
-/* Leaves the bytes in the memory as they are. */
+/* Populates the pages without changing the bytes in them. */
 static bool arena_receive(const struct arena *arena, const char *name, struct failure *failure) {
   if (madvise(arena->base, arena->bytes, MADV_POPULATE_WRITE) == 0) {
     return true;
@@ -103,7 +104,8 @@ static bool arena_receive(const struct arena *arena, const char *name, struct fa
     return failure_set_system(failure, errno, "use fewer slots or clients, or smaller frames, or free memory",
                               "no pages for the %zu bytes of '%s'", arena->bytes, name);
   }
-  for (size_t at = 0; at < arena->bytes; at += PAGE) { /* Linux before 5.14, or a filter of system calls */
+  /* MADV_POPULATE_WRITE is missing (Linux before 5.14) or forbidden by seccomp */
+  for (size_t at = 0; at < arena->bytes; at += PAGE) {
     (void)*(const volatile unsigned char *)(arena->base + at);
   }
   return true;
@@ -198,7 +200,8 @@ void arena_drop(struct arena *arena) {
   *arena = ARENA_NONE;
 }
 
-/* None of our seals forbids it, and nobody can add others. Unmapped first: nothing of it is in our page tables by then. */
+/* The seals allow punching holes, and nobody can add other seals. Unmaps first, so that this process no longer holds any of the
+   pages. */
 void arena_give_up(struct arena *arena) {
   unmap(arena);
   if (arena->fd >= 0) {

@@ -10,13 +10,13 @@
 #include "daemon/frame/arena.h"
 #include "daemon/measure/clock.h"
 
-/* Out is 2 * in + 1, which no byte up to LARGEST makes too large for a byte. */
+/* The output is 2 * in + 1, which fits into a byte for inputs up to LARGEST. */
 enum { SIZE = 256, SCALE = 2, OFFSET = 1, LARGEST = 127 };
 
-/* The thread looks often at first, since a canary takes some microseconds, and seldom at one that does not come. */
+/* A canary takes some microseconds, so the thread polls often at first, and rarely once the canary is late. */
 enum { SHORT_NAP_NS = 50000, LONG_NAP_NS = 2000000, PATIENT_LOOKS = 100 };
 
-#define STANDSTILL       (300 * NS_PER_MS) /* between two looks: the whole process was stopped */
+#define STANDSTILL       (300 * NS_PER_MS) /* between two polls: the whole process was stopped */
 #define FIRST_PATIENCE   (30 * NS_PER_S)   /* as long as a warm-up may take */
 #define WITHOUT_PATIENCE 0
 
@@ -24,21 +24,21 @@ struct canary {
   struct canary_setup setup;
   struct device_chain *chain;
   struct device_program *program;
-  struct arena memory; /* a page for the input, one for the output */
+  struct arena memory; /* one page for the input, one for the output */
   unsigned char *input, *output;
   uint64_t flights;
-  unsigned generation; /* of the device, at the last flight */
+  unsigned generation; /* of the device, at the last canary */
   pthread_t thread;
   bool has_thread;
   sem_t wanted;
   _Atomic bool ending;
-  _Atomic int64_t patience; /* of the one under way; WITHOUT_PATIENCE: none is */
+  _Atomic int64_t patience; /* ns for the canary under way; WITHOUT_PATIENCE: none is */
   _Atomic int64_t sent, returned, round_trip;
   char text[GPU_TEXT + 128];
-  _Atomic bool failed; /* after `text` */
+  _Atomic bool failed; /* set after `text` */
 };
 
-/* -- one flight, on the thread ------------------------------------------------------------------------------------ */
+/* -- one canary, on its thread ------------------------------------------------------------------------------------ */
 
 static unsigned char sample(uint64_t flight, unsigned index) { return (unsigned char)((flight * 31 + index * 7) % LARGEST); }
 
@@ -54,7 +54,7 @@ static bool canary_compare(struct canary *canary, struct gpu_error *error) {
   return true;
 }
 
-/* While other frames leave the device, it is only in their queue. */
+/* Completions of other frames show that the device works and that the canary only waits in a queue. */
 static bool canary_is_late(const struct canary *canary, int64_t began, int64_t patience, int64_t now) {
   int64_t completion = canary->setup.completion ? atomic_load(canary->setup.completion) : 0;
   return now - (completion > began ? completion : began) > patience;
@@ -68,7 +68,7 @@ static bool canary_wait(struct canary *canary, int64_t patience, struct gpu_erro
     before = now;
     enum gpu_progress progress = device_ask(canary->program, 0, error);
     if (progress != GPU_PENDING || device_generation(canary->setup.device) != canary->generation) {
-      return progress != GPU_DEAD; /* of another worker nothing is known yet, and nothing bad */
+      return progress != GPU_DEAD; /* the worker was replaced: this says nothing about the new one */
     }
     if (canary_is_late(canary, began, patience, now)) {
       *error = (struct gpu_error){.stage = -1};
@@ -85,7 +85,7 @@ static bool fly(struct canary *canary, int64_t patience, struct gpu_error *error
   for (unsigned i = 0; i < SIZE; i++) {
     canary->input[i] = sample(canary->flights, i);
   }
-  memset(canary->output, 0, SIZE); /* which no sample makes */
+  memset(canary->output, 0, SIZE); /* no sample has the output 0 */
   canary->generation = device_generation(canary->setup.device);
   int64_t began = clock_now();
   atomic_store(&canary->sent, began);
@@ -113,7 +113,8 @@ static void *canary_run(void *argument) {
     }
     if (!fly(canary, atomic_load(&canary->patience), &error)) {
       snprintf(canary->text, sizeof canary->text, "the canary on device %u failed: %s", canary->setup.number, error.text);
-      device_abandon(canary->setup.device, canary->text); /* so that nobody waits for it; a first reason stays */
+      /* ends all waits for the device; if it was abandoned before, the first reason stays */
+      device_abandon(canary->setup.device, canary->text);
       atomic_store(&canary->failed, true);
     } else {
       atomic_store(&canary->patience, WITHOUT_PATIENCE);
@@ -121,7 +122,7 @@ static void *canary_run(void *argument) {
   }
 }
 
-/* -- making it ---------------------------------------------------------------------------------------------------- */
+/* -- set-up ------------------------------------------------------------------------------------------------------- */
 
 static bool gpu_failure(const struct canary *canary, const struct gpu_error *error, struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_INTERNAL, error->remedy, "the canary of device %u: %s", canary->setup.number,
@@ -156,13 +157,13 @@ static bool canary_make_program(struct canary *canary, struct failure *failure) 
     return gpu_failure(canary, &error, failure);
   }
   if (!fly(canary, FIRST_PATIENCE, &error)) {
-    device_abandon(canary->setup.device, error.text); /* so that nobody waits for it */
+    device_abandon(canary->setup.device, error.text); /* ends all waits for the device */
     return gpu_failure(canary, &error, failure);
   }
   return true;
 }
 
-/* The canary's thread takes no signals: those belong to the control loop. */
+/* Blocks all signals in the canary's thread, because the control loop handles them. */
 static bool canary_start_thread(struct canary *canary, struct failure *failure) {
   sigset_t all, before;
   sigfillset(&all);
@@ -210,7 +211,7 @@ struct canary *canary_free(struct canary *canary) {
   return NULL;
 }
 
-/* -- for others --------------------------------------------------------------------------------------------------- */
+/* -- for other threads -------------------------------------------------------------------------------------------- */
 
 void canary_revive(struct canary *canary) {
   if (atomic_load(&canary->failed)) {
@@ -228,7 +229,8 @@ void canary_send(struct canary *canary, int64_t patience_ns) {
 }
 
 void canary_read(const struct canary *canary, struct canary_view *view) {
-  bool under_way = atomic_load(&canary->patience) != WITHOUT_PATIENCE; /* first: once it is false, all else is settled */
+  /* read first: once it is false, the other values no longer change */
+  bool under_way = atomic_load(&canary->patience) != WITHOUT_PATIENCE;
   *view = (struct canary_view){
       .under_way = under_way,
       .sent = atomic_load(&canary->sent),

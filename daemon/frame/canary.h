@@ -1,10 +1,9 @@
 /*
- * A canary: a tiny frame of the daemon's own that goes through a device and back, on a stream of its own and outside every
- * ledger, to show that the device works while no real frame does.
+ * A canary: a tiny frame of the daemon's own, which goes through a device and back while no real frame does. It shows that the
+ * device works. It has its own stream and is not counted in any ledger.
  *
- * It has memory, a program and a thread of its own, all made at set-up; whoever sends it never waits. The thread copies
- * something new in each time and compares what comes out. A canary that comes back wrong, or not in time, declares the device
- * dead; no other canary follows.
+ * Its memory, program and thread are made during set-up, so the sender never waits. For each canary the thread writes new input
+ * and compares the output. If the output is wrong or late, the canary abandons the device, and no other canary follows.
  */
 #ifndef FRAMED_FRAME_CANARY_H
 #define FRAMED_FRAME_CANARY_H
@@ -18,31 +17,31 @@ struct canary;
 
 struct canary_setup {
   struct device *device; /* outlives the canary */
-  unsigned number;       /* of the device */
-  /* When a frame last came back from it, CLOCK_MONOTONIC ns: a canary may have to wait behind frames. */
+  unsigned number;       /* number of the device */
+  /* CLOCK_MONOTONIC ns of the last completion there. A canary may have to wait behind frames. */
   const _Atomic int64_t *completion;
 };
 
-/* Makes it and sends it once. For a set-up thread; blocks. NULL on error. */
+/* Makes the canary and sends it once. Blocks, so call it on a set-up thread. NULL on error. */
 struct canary *canary_new(const struct canary_setup *setup, struct failure *failure);
-/* Ends the thread; one that is inside a call that does not return is waited for. NULL is fine; returns NULL. */
+/* Ends the thread. Waits for a device call that the thread is in. Accepts NULL; returns NULL. */
 struct canary *canary_free(struct canary *canary);
 
-/* [control loop] Sends it, unless it is under way. It has failed if it takes longer than `patience_ns`. */
+/* [control loop] Sends the canary unless it is under way. It fails if it takes longer than `patience_ns`. */
 void canary_send(struct canary *canary, int64_t patience_ns);
 
-/* [control loop] The device has another worker: one that has failed can be sent again. */
+/* [control loop] The device has a new worker: a canary that failed can be sent again. */
 void canary_revive(struct canary *canary);
 
 struct canary_view {
   bool under_way;
-  int64_t sent;        /* when it last went, */
-  int64_t returned;    /* and when it last came back as it should */
-  int64_t round_trip;  /* how long that took, in ns */
-  const char *failure; /* a sentence about the one that has failed, or NULL */
+  int64_t sent;        /* when it was last sent */
+  int64_t returned;    /* when it last came back correctly */
+  int64_t round_trip;  /* ns that this took */
+  const char *failure; /* the reason of the failure, or NULL */
 };
 
-/* From any thread. */
+/* [any thread] */
 void canary_read(const struct canary *canary, struct canary_view *view);
 
 #endif

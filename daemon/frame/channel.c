@@ -12,8 +12,8 @@ void channel_open(struct channel *channel, struct native_control *control, struc
   channel->mark = mark;
   channel->fd = fd;
   channel->replies = replies;
-  channel->asleep = again;  /* if it was, the client may have seen it */
-  channel->ring_pending = again; /* the image before may not have come through to it */
+  channel->asleep = again;       /* if the lane slept, the client may have seen it */
+  channel->ring_pending = again; /* the previous process may not have rung */
 }
 
 bool channel_has_completion(const struct channel *channel, unsigned slot) {
@@ -25,7 +25,7 @@ bool channel_has_completion(const struct channel *channel, unsigned slot) {
   return false;
 }
 
-/* A slot of the client's is free, one that it was told of is free or a result, and it was told of each once. */
+/* A slot of the client's is FREE. A completed slot is FREE or holds a result, and has exactly one completion. */
 static bool channel_is_sound(const struct channel *channel, const struct flow *flow, bool replies) {
   unsigned told = 0, submitted = 0;
   for (unsigned i = 0; i < flow->ring.count; i++) {

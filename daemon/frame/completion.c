@@ -1,8 +1,32 @@
+/*
+ * How a lane learns that a frame has left the device, and that a device hangs.
+ *
+ * Problem. Slots run on different streams and may finish in any order, but results must leave in the order in which frames
+ * came. The worker is another process that may hang, crash or write nonsense. A lane must neither block on it nor trust it.
+ *
+ * Idea. The worker writes a word per slot into a shared page and sets a bit for the lane (base/bell.h). device_ask() compares
+ * the word with the number of the submission. So a word from an earlier frame or an earlier worker never matches.
+ * completion_turn() asks only for the oldest RUNNING slot and stops at the first one that is still running. A younger slot that
+ * finished first waits there, and keeps its word.
+ *
+ * With `callback` the lane sleeps until the worker wakes it. With `spin` the lane asks again without sleeping, for `spin_for`
+ * after the last frame moved. On an H200 the CUDA callback costs 40 us of latency per frame, which is why `spin` exists.
+ *
+ * Invariants.
+ * - Each answer has three values: done, pending or dead. Dead is never read as pending.
+ * - A frame counts as completed once, and the account stays balanced with it.
+ * - A hang is judged by the daemon's clock alone. CUDA reports an error 0.1 to 0.6 s after the fault, or never, and calls no
+ *   callback after it.
+ *
+ * So completion_check() runs ten times a second. The device has failed if no session had a completion for the timeout while a
+ * frame runs. It has also failed if this session had none for OTHERS_EXCUSE timeouts: one hanging kernel can leave room for
+ * kernels of other sessions.
+ */
 #include "daemon/frame/completion.h"
 
 #include <stdio.h>
 
-/* A frame may wait behind those of others, but not for ever: a kernel that hangs can leave room for theirs. */
+/* This many timeouts may pass while only other sessions' frames complete. More means that a kernel of this session hangs. */
 enum { OTHERS_EXCUSE = 5 };
 
 static void record_times(struct flow *flow, struct slot *slot, int64_t now) {
@@ -28,14 +52,14 @@ static void complete(struct flow *flow, struct slot *slot, int64_t now) {
   slot->frame.seen = now;
   if (slot->frame.suspect) {
     slot->frame.suspect = false;
-    if (flow->retry) { /* else this process was to end, and could not */
+    if (flow->retry) { /* NULL: the retry is over */
       retry_pass(flow->retry, true);
     }
   }
   const char *refusal = device_refusal(flow->program, slot->index);
   if (device_late(flow->program, slot->index)) {
     flow_drop(flow, slot, FATE_LATE, now);
-  } else if (refusal) { /* the result of a frame that a stage could not compute is none */
+  } else if (refusal) { /* a stage rejected the frame, so it has no result */
     flow->refused = true;
     flow->refused_frame = frame_name(&slot->frame);
     snprintf(flow->refusal, sizeof flow->refusal, "%s", refusal);
@@ -54,7 +78,7 @@ static void complete(struct flow *flow, struct slot *slot, int64_t now) {
   flow->active = now;
 }
 
-/* A frame that runs again is to leave before those that came after it and were on other devices. */
+/* A frame that runs again is READY here, and came before this one. Its result must leave first. */
 static bool is_overtaken(const struct flow *flow, const struct slot *slot) {
   const struct slot *ready = slot_oldest(&flow->ring, SLOT_READY);
   return ready && ready->frame.again && slot_is_older(ready, slot);

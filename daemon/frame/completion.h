@@ -1,23 +1,20 @@
 /*
- * Completion: takes notice of frames that left their streams, in the order in which they came, even if a later stream finishes
- * first. `callback` reads flags that stream callbacks set and sleeps in between; `spin` asks the device. A fault is not
- * reported by any callback, so the device is asked ten times a second in any case.
+ * Completion: moves RUNNING frames whose results are there to DONE, in the order in which the frames were submitted. Finds
+ * devices that hang.
  */
 #ifndef FRAMED_FRAME_COMPLETION_H
 #define FRAMED_FRAME_COMPLETION_H
 
 #include "daemon/frame/flow.h"
 
-/* RUNNING frames that are done become DONE. With `spin` the device is asked for one at most, so that the frame it makes room
- * for is there before it is asked again; of the others those become DONE that are known to be. True if one did. */
+/* Moves finished frames from RUNNING to DONE. Returns true if at least one moved. */
 bool completion_turn(struct flow *flow);
 
-/* The question that no callback answers: is the device alive? Also finds a hang: nothing completed for `timeout_ns` on
- * the device of any session while a frame runs there, or nothing of this session's for some times as long. True: the oldest
- * frame is known to be done, so that a turn is due: what was to wake the lane may be stuck behind a younger one that hangs. */
+/* Called ten times a second. Marks the device as failed in two cases: it completed nothing for `timeout_ns` while a frame ran,
+   or none of this session for several times as long. Returns true if the oldest frame is done and the lane must take a turn. */
 bool completion_check(struct flow *flow, int64_t timeout_ns, int64_t now);
 
-/* After device_dead: frames on the device get the fate `gpu_fault`. Returns how many. */
+/* After device_dead: frames on the device get the fate `gpu_fault`. Returns their number. */
 unsigned completion_fail(struct flow *flow, int64_t now);
 
 #endif

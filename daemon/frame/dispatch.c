@@ -1,12 +1,35 @@
+/*
+ * How frames get onto the device, and where they wait instead.
+ *
+ * Problem. A frame that was submitted cannot be taken back: a stream runs its work in order. So a frame that waits on the
+ * device can no longer be dropped as too old, nor replaced by a newer one. A device without queued work, on the other hand,
+ * idles between two frames.
+ *
+ * Idea. `depth` limits the slots that are past READY (flow_depth()). All frames beyond that wait READY, in the order in which
+ * they came. The limit depends on what may happen to a waiting frame:
+ *
+ *   overload: block          all slots; with a deadline all but one
+ *   overload: drop-newest    the same
+ *   overload: drop-oldest    all but two: one frame waits, one slot is filled
+ *
+ * Invariants.
+ * - Frames are submitted in order, and completion.c takes them back in that order.
+ * - A frame is RUNNING before the call that submits it. If that call fails, the device may have the frame all the same.
+ * - Fates that are set here: `late` for a deadline that has passed, `oldest` for a frame that a newer one replaced.
+ * - A frame that runs once more after a fault is never replaced by a newer one, because it was accepted before.
+ *
+ * Dispatch also waits for others. After a fault it waits for a new worker of the device (`device_awaited`) and for the turn of
+ * a suspected frame (retry.h). During a reload it waits for the new program (`held_back`).
+ */
 #include "daemon/frame/dispatch.h"
 
-/* 0: none. */
+/* 0: the frame has no deadline. */
 static int64_t deadline_of(const struct flow *flow, const struct frame *frame) {
   return frame->deadline != 0 ? frame->deadline : flow->deadline_ns > 0 ? frame->began + flow->deadline_ns : 0;
 }
 
-/* Of a recorded frame, how long it waits here or on the device does not count: the same ones are late whenever it is replayed.
- */
+/* A recorded frame is late if it was late when it was recorded: time spent waiting here does not count. So each replay drops
+   the same frames. */
 static bool dispatch_is_late(const struct flow *flow, const struct frame *frame, int64_t now) {
   const int64_t deadline = deadline_of(flow, frame);
   return deadline != 0 && (frame->recorded ? frame->complete : now) > deadline;
@@ -24,16 +47,17 @@ static void dispatch_submit(struct flow *flow, struct slot *slot, int64_t now) {
   };
   struct session_view *view = &flow->account->now;
   if (view->submitted == view->completed) {
-    view->last_completion = now; /* the device had nothing to do until now */
+    view->last_completion = now; /* the device was idle, so its timeout starts now */
     view->busy_since = now;
   }
   flow->restart_owed = false;
   slot->frame.restart = restart;
-  slot->frame.dispatched = now > slot->frame.complete ? now : slot->frame.complete; /* it came after this turn began */
+  /* the frame may have arrived after `now` was read */
+  slot->frame.dispatched = now > slot->frame.complete ? now : slot->frame.complete;
   slot->frame.stream = slot->index;
   slot->frame.stages = flow->stages;
   slot_move(&flow->ring, slot, SLOT_RUNNING);
-  if (frame.again) { /* younger ones may be on other devices */
+  if (frame.again) { /* frames that came later may be RUNNING on other devices */
     slot_ring_order(&flow->ring);
   }
   view->submitted++;
@@ -42,17 +66,17 @@ static void dispatch_submit(struct flow *flow, struct slot *slot, int64_t now) {
   bool submitted = device_submit(flow->program, slot->index, &frame, &flow->device_error);
   flow_leave_device(flow);
   if (!submitted) {
-    flow_lose_device(flow, slot); /* this frame is running, too, as far as anybody may know */
+    flow_lose_device(flow, slot); /* the worker may have got the frame all the same, so it counts as RUNNING */
   }
 }
 
-/* The first frame of a producer may be dropped; the state of stages then starts anew with the first that is not. */
+/* The dropped frame may be the first of its producer. Then stages reset their state with the next frame. */
 static void dispatch_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now) {
   flow->restart_owed |= slot->frame.restart;
   flow_drop(flow, slot, fate, now);
 }
 
-/* Under drop-oldest one frame waits at most: the newest. That also leaves a slot to fill. */
+/* With drop-oldest only the newest frame may wait. The others are dropped, so that a slot is free to fill. */
 static bool drop_overtaken(struct flow *flow, int64_t now) {
   bool moved = false;
   while (slot_count(&flow->ring, SLOT_READY) > 1 && !slot_oldest(&flow->ring, SLOT_READY)->frame.again) {
@@ -62,7 +86,7 @@ static bool drop_overtaken(struct flow *flow, int64_t now) {
   return moved;
 }
 
-/* While frames are tried again after a fault. False: this frame's turn comes later. */
+/* During a retry, asks whether this frame may run now. Returns false if its turn comes later. */
 static bool is_admitted(struct flow *flow, const struct slot *slot) {
   if (retry_is_over(flow->retry)) {
     flow->retry = NULL;

@@ -28,7 +28,7 @@ void fault_add_others(struct fault *fault, uint64_t frames, const char *pipeline
   append(fault->others, sizeof fault->others, "%s%" PRIu64 " of %s", fault->others[0] ? ", " : "", frames, pipeline);
 }
 
-/* "20" or "20 to 21"; empty if there is none. */
+/* "20" or "20 to 21"; empty without frames. */
 static void describe_frames(const struct fault *fault, const char *between, char *text, size_t size) {
   text[0] = '\0';
   if (fault->frames > 0) {

@@ -1,7 +1,7 @@
 /*
- * A device that failed, as operators are told of it: the error, who saw it, and which frames were there. Nobody can tell which
- * of them it was: an error of a kernel shows only later, on whatever is asked next, so that all stages of the chain and all
- * frames on the device are named.
+ * The report of a device failure for operators: the error, who noticed it, and which frames were on the device. A CUDA error
+ * shows only at a later call, so nobody can tell which kernel caused it. The report therefore names all stages of the chain and
+ * all frames on the device.
  */
 #ifndef FRAMED_FRAME_FAULT_H
 #define FRAMED_FRAME_FAULT_H
@@ -15,25 +15,25 @@ enum { NO_DEVICE = 0xFFFF };
 enum { FAULT_LIST = 256, FAULT_TEXT = 1024 };
 
 struct fault {
-  unsigned device;      /* or NO_DEVICE: it is not known */
-  const char *pipeline; /* one of whose sessions saw it, or NULL: the daemon's own check-up did */
+  unsigned device;      /* NO_DEVICE: unknown */
+  const char *pipeline; /* pipeline of the session that noticed it; NULL: the daemon's own check did */
   struct gpu_error error;
-  unsigned generation;         /* of the device: which of its workers it was */
-  unsigned frames;             /* of that session on the device, */
-  uint64_t epoch, first, last; /* their names: the epoch of the first, and the numbers, */
-  char stages[FAULT_LIST];     /* and "convert, motion", of its chain */
+  unsigned generation;         /* generation of the device's worker */
+  unsigned frames;             /* frames of that session on the device */
+  uint64_t epoch, first, last; /* epoch and number of the first frame, number of the last */
+  char stages[FAULT_LIST];     /* "convert, motion": stages of its chain */
   char others[FAULT_LIST];     /* "3 of cam1, 1 of cam2": other frames on the device */
 };
 
-/* Seen by the check-up. */
+/* A failure that the daemon's own check noticed. */
 void fault_of_device(struct fault *fault, unsigned device, const char *text);
-/* Names a stage more, or so many frames more. */
+/* Append a stage, or frames of another pipeline. */
 void fault_add_stage(struct fault *fault, const char *name);
 void fault_add_others(struct fault *fault, uint64_t frames, const char *pipeline);
 
 /* "ERROR; frames 20 to 21 of epoch 1764 were on the device (stages convert, motion), and 3 of cam1". Returns `text`. */
 const char *fault_describe(const struct fault *fault, char text[FAULT_TEXT]);
-/* One entry of the log, with all of it as fields for the journal: what failed, what follows from that, and the remedy. */
+/* Writes one log entry with all fields for the journal. It says what failed, what happens next, and the remedy. */
 void fault_log(const struct fault *fault, const char *outcome);
 
 #endif

@@ -5,7 +5,7 @@
 unsigned flow_depth(enum config_overload overload, unsigned slots, bool has_deadline) {
   unsigned kept_back = 0;
   if (overload == CONFIG_OVERLOAD_DROP_OLDEST) {
-    kept_back = 2; /* one waits, one fills */
+    kept_back = 2; /* one slot waits READY, one is being filled */
   } else if (has_deadline) {
     kept_back = 1;
   }
@@ -45,7 +45,7 @@ unsigned flow_quarantine(struct flow *flow, struct frame_name *last) {
   return quarantined;
 }
 
-/* Takes the picture that waits on this side, unless the control loop has just taken it down. */
+/* Takes the pending request, unless the control loop has just withdrawn it. */
 static void flow_show(struct flow *flow, int side, const struct slot *slot) {
   struct picture *picture = atomic_exchange(&flow->pictures[side], NULL);
   if (picture) {
@@ -53,13 +53,13 @@ static void flow_show(struct flow *flow, int side, const struct slot *slot) {
   }
 }
 
-/* Sequences count every frame that came in, from 0 for each producer. */
+/* `missing` is computed from sequences, which count every frame of a producer from 0. */
 struct slot *flow_offer(struct flow *flow) {
   struct slot *slot = slot_oldest(&flow->ring, SLOT_DONE);
   if (slot) {
     struct frame *frame = &slot->frame;
     frame->missing = frame->sequence - (flow->offered_producer == frame->producer ? flow->offered_sequence + 1 : 0);
-    slot_move(&flow->ring, slot, SLOT_EMITTING); /* first, so that flow_offer_again() may follow */
+    slot_move(&flow->ring, slot, SLOT_EMITTING); /* before the rest, because flow_offer_again() can undo what follows */
     flow->offered_producer = frame->producer;
     flow->offered_sequence = frame->sequence;
     for (int side = 0; side < PICTURE_SIDES; side++) {

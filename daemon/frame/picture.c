@@ -33,8 +33,8 @@ static void add_image_planes(struct picture *picture, const struct frame_format 
   }
 }
 
-/* Planes of a tensor are its last two dimensions: three of them are colours, of other numbers the first one is shown. False: it
- * has no such planes. */
+/* A plane of a tensor is its last two dimensions. Three planes are colours; of any other number the first is shown. Returns
+   false if the tensor has no such planes. */
 static bool add_tensor_planes(struct picture *picture, const struct frame_format *format) {
   unsigned rank = format->rank;
   const uint64_t *shape = format->shape;
@@ -51,7 +51,7 @@ static bool add_tensor_planes(struct picture *picture, const struct frame_format
   return true;
 }
 
-/* Leaves so many rows out that the rest is small enough; returns the bytes that are kept. */
+/* Leaves out enough rows to fit. Returns the number of bytes that are kept. */
 static size_t choose_rows(struct picture *picture) {
   size_t bytes = 0;
   for (unsigned i = 0; i < picture->plane_count; i++) {
@@ -119,7 +119,7 @@ void picture_take(struct picture *picture, const unsigned char *input, const uns
     memcpy(picture->bytes + picture->boxes_at, output, picture->boxes_bytes);
   }
   picture->sequence = sequence;
-  /* The flow's hold ends here, and never the last one: who asked keeps its own until it has seen this. */
+  /* Drops the flow's hold. It is never the last one, because the requester keeps its own until it has seen PICTURE_TAKEN. */
   atomic_fetch_sub(&picture->holders, 1);
   atomic_store_explicit(&picture->state, PICTURE_TAKEN, memory_order_release);
 }

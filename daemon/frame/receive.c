@@ -18,7 +18,7 @@ void receive_init(struct receive *receive, struct flow *flow, enum config_protoc
   receive_start(receive);
 }
 
-/* Producers that begin within one microsecond, on different lanes, get different ones. */
+/* Makes epochs unique for producers that begin within one microsecond, on any lane. */
 static uint64_t new_epoch(void) {
   static _Atomic uint64_t last;
   struct timespec now;
@@ -51,7 +51,7 @@ void receive_rewind(struct receive *receive) {
 
 /* -- frames ---------------------------------------------------------------------------------------------------- */
 
-/* Whether a frame that begins now has somewhere to go. With drop-oldest the dispatch keeps a slot free. */
+/* True if a frame that begins now has somewhere to go. With drop-oldest dispatch keeps a slot free. */
 static bool receive_may_begin(const struct receive *receive) {
   const struct flow *flow = receive->flow;
   return !receive->held && (slot_count(&flow->ring, SLOT_FREE) > 0 || flow->overload == CONFIG_OVERLOAD_DROP_NEWEST);
@@ -91,7 +91,7 @@ static void begin_frame(struct receive *receive, int64_t now) {
   slot_move(&receive->flow->ring, slot, SLOT_FILLING);
 }
 
-/* What a native producer says of its frame. False: it cannot be, like a capture in the future. */
+/* Stores what a native producer sent with its frame. Returns false if it is impossible, like a capture in the future. */
 static bool stamp_frame(struct frame *frame, const struct frame_stamp *stamp, int64_t now) {
   frame->tag = stamp->tag;
   frame->flags = stamp->flags;
@@ -113,7 +113,8 @@ int64_t receive_gap(const struct receive *receive, uint64_t sequence) {
   return entry && entry != receive->entries && entry->came > entry[-1].came ? entry->came - entry[-1].came : 0;
 }
 
-/* The frame is as old as it was when it was recorded, and stages begin anew where they did. */
+/* Gives the frame the age and the deadline that it had when it was recorded. Stages reset their state at the same frames as
+   then. */
 static void take_recorded(const struct receive *receive, struct frame *frame) {
   const struct segment_entry *entry = entry_of(receive, frame->sequence);
   if (entry) {
@@ -148,7 +149,7 @@ static void finish_frame(struct receive *receive, int64_t now) {
 }
 
 void receive_whole(struct receive *receive, struct slot *slot, const struct native_frame *stamp, int64_t now) {
-  now = stamp->timestamp > now ? clock_now() : now; /* it may have been taken after this turn began */
+  now = stamp->timestamp > now ? clock_now() : now; /* the client may have taken its time after this turn began */
   receive->read_began = now;
   open_frame(receive, &slot->frame);
   receive->flow->account->now.ledger.in_bytes += receive->flow->input_bytes;
@@ -172,7 +173,7 @@ static void receive_add(struct receive *receive, struct iovec *vector, int *coun
   receive->wanted += length;
 }
 
-/* A dropped frame is read through the discard buffer, and what comes after it is decided then. */
+/* Reads a dropped frame through the discard buffer. The frame after it is decided on when it begins. */
 static int discard_vector(struct receive *receive, struct iovec *vector) {
   size_t left = receive->begun ? payload_left(receive) : receive->flow->input_bytes;
   int count = 0;
@@ -181,7 +182,7 @@ static int discard_vector(struct receive *receive, struct iovec *vector) {
   return count;
 }
 
-/* The payload that is due, in the slot it has or will have. Frames without preambles may fill several free slots. */
+/* Payload goes into the slot of the frame, or of the next frame. A protocol without preambles may fill several free slots. */
 static int payload_vector(struct receive *receive, struct iovec *vector) {
   const struct slot_ring *ring = &receive->flow->ring;
   int count = 0;
@@ -200,8 +201,7 @@ static int payload_vector(struct receive *receive, struct iovec *vector) {
   return count;
 }
 
-/* How much to read of preambles: enough for a whole one as a rule, and never so much that a payload would have to be
- * copied for it. */
+/* How much of a preamble to read: usually all of it, but never so much that payload has to be copied. */
 static size_t staging_wanted(const struct receive *receive) {
   size_t shortest = framing_shortest(&receive->framing);
   if (receive->framing.state == FRAMING_FRAME && receive->framing.length < shortest) {
@@ -210,7 +210,7 @@ static size_t staging_wanted(const struct receive *receive) {
   return receive->framing.state == FRAMING_FRAME ? 16 : RECEIVE_STAGING;
 }
 
-/* What may be read behind this payload without touching the next one; nothing if the next frame would have no slot. */
+/* How much may be read behind this payload without touching the next one. 0 if the next frame would have no slot. */
 static size_t lookahead(const struct receive *receive) {
   bool whole = payload_left(receive) == receive->direct;
   bool room = slot_count(&receive->flow->ring, SLOT_FREE) > 0 && !receive->held && !receive->one_by_one;
@@ -248,14 +248,14 @@ int receive_vector(struct receive *receive, struct iovec vector[RECEIVE_VECTORS]
   return count;
 }
 
-/* Any bytes may be raw frames, so that this only explains why they do not come out even. */
+/* Any bytes may be a raw frame. The guess only explains why the last frame is incomplete. */
 static void look_at_first(struct receive *receive) {
   if (receive->protocol == CONFIG_PROTOCOL_RAW && receive->filling && !receive->foreign) {
     receive->foreign = protocol_recognise(receive->filling->input, receive->filled);
   }
 }
 
-/* Payload bytes that are in place already. */
+/* Counts payload bytes that were read into their place. */
 static void take_direct(struct receive *receive, size_t count, int64_t now) {
   while (count > 0) {
     if (!receive->begun) {
@@ -283,7 +283,7 @@ static size_t copy_payload(struct receive *receive, const unsigned char *bytes, 
   return part;
 }
 
-/* The header ends alone, so that the first frame begins with a byte of its own. */
+/* A y4m header ends here, so that the first frame begins with its own byte. */
 static size_t preamble_part(const struct receive *receive, const unsigned char *bytes, size_t count) {
   const unsigned char *end = receive->framing.state == FRAMING_HEADER ? memchr(bytes, '\n', count) : NULL;
   return end ? (size_t)(end - bytes) + 1 : count;
@@ -303,8 +303,8 @@ static bool take_preamble(struct receive *receive, const unsigned char *bytes, s
   return *count != SIZE_MAX;
 }
 
-/* Begins what the next staged byte begins; false: a frame, and it has to wait. The y4m header is timed like a
- * frame: a producer that never ended it would hold its place for ever. */
+/* Starts the header or the frame that the next staged byte belongs to. Returns false if that frame has to wait. The y4m header
+   has a timeout like a frame, because a producer that never ends it would occupy its session for ever. */
 static bool note_beginning(struct receive *receive, int64_t now) {
   if (receive->framing.state == FRAMING_HEADER) {
     receive->since = receive->since == 0 ? now : receive->since;
@@ -317,7 +317,7 @@ static bool note_beginning(struct receive *receive, int64_t now) {
   return true;
 }
 
-/* Takes as many staged bytes as there are slots for. False: malformed. */
+/* Processes the staged bytes for which there are slots. Returns false if they are malformed. */
 static bool take_staged(struct receive *receive, int64_t now) {
   while (receive_has_staged(receive) && note_beginning(receive, now)) {
     const unsigned char *bytes = receive->staging + receive->staged_at;
@@ -357,7 +357,7 @@ bool receive_end(struct receive *receive, enum fate fate, int64_t now) {
   return clean;
 }
 
-/* -- of a process before this one -------------------------------------------------------------------------------------- */
+/* -- taking over from the previous process ----------------------------------------------------------------------------- */
 
 static bool framing_adopt(struct framing *framing, const struct framing *left) {
   size_t limit = framing->protocol == CONFIG_PROTOCOL_NATIVE ? NATIVE_FRAME_BYTES : PROTOCOL_LINE + 1;
@@ -373,7 +373,7 @@ static bool framing_adopt(struct framing *framing, const struct framing *left) {
   return true;
 }
 
-/* The slot that is being filled is the one that is FILLING; a frame without one is being discarded. */
+/* A begun frame is in the FILLING slot, or it has none and is being discarded. */
 static bool receive_is_sound(const struct receive *receive) {
   unsigned filling = slot_count(&receive->flow->ring, SLOT_FILLING);
   return filling <= (receive->begun ? 1U : 0U) && (!receive->begun || filling == 1 || receive->discard) &&

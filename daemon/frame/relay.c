@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-/* What an item on the way back says of the slot with its index. */
+/* Kinds of report on the way back. An item is slot index * WORDS + kind. */
 enum { SETTLED, RELEASED, WORDS };
 
 static_assert(RING_PLACES >= WORDS * GPU_MAX_SLOTS, "the way back needs a place for every word of every slot");

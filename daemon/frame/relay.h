@@ -1,11 +1,11 @@
 /*
- * A relay joins a session with a sink that lives on another lane.
+ * A relay joins a session with a sink on another lane.
  *
- * One thread that both reads and writes large frames carries half of what two do, so results may be written where nothing
- * is read. Slots stay the session's: it offers them in EMITTING, and learns over the way back that a frame has its fate and
- * that a slot's memory is no longer needed. Ring, account and slots are only written on the session's lane; between offer
- * and way back the sink's lane reads the slot's output and its frame, to which nobody writes meanwhile. A frame is in flight
- * until its fate is collected, so that the ledger balances at every instant.
+ * A thread that both reads and writes large frames carries half of what two threads do, so results may be written by another
+ * lane. The session keeps its slots: it offers them in EMITTING. The sink's lane reports that a frame has its fate, and that it
+ * no longer needs the memory of a slot. Only the session's lane writes ring, account and slots. From the offer to the report
+ * the sink's lane reads the slot's output and frame, and nobody writes them. A frame is in flight until its fate is collected,
+ * so that the ledger always balances.
  */
 #ifndef FRAMED_FRAME_RELAY_H
 #define FRAMED_FRAME_RELAY_H
@@ -15,29 +15,29 @@
 
 struct relay {
   struct flow *flow;
-  struct relay_fate { /* by the sink's lane, of the slot with this index; whose turn it is to look follows from the rings */
+  struct relay_fate { /* written by the sink's lane, by slot index; the rings say when the session may read */
     enum fate fate;
     int64_t at;
   } fates[GPU_MAX_SLOTS];
   struct spsc there, back;
-  atomic_uint orders; /* of the session to the sink, and not carried out yet */
+  atomic_uint orders; /* orders of the session that the sink has not carried out */
 };
 
-/* Makes the flow offer its results to the relay. Before either lane knows of them. */
+/* The flow offers its results to the relay from now on. Call before either lane knows them. */
 void relay_init(struct relay *relay, struct flow *flow);
 
 /* -- [session's lane] ------------------------------------------------------------------------------------------- */
 
-/* The sink has this slot already, since before this process, and its frame may have this fate. Before the lanes start. */
+/* After a takeover: the sink has this slot already, and its frame may have this fate. Call before the lanes start. */
 void relay_restore(struct relay *relay, const struct slot *slot, enum fate fate);
 /* Hands over a slot in EMITTING. */
 void relay_offer(struct relay *relay, const struct slot *slot);
-/* Takes in fates and slots that came back; true if there were any. */
+/* Processes fates and slots that came back. Returns true if there were any. */
 bool relay_collect(struct relay *relay);
-/* Whether the session may go without a turn until the next one comes back. */
+/* True if the session may sleep until the next one comes back. */
 bool relay_may_wait(struct relay *relay);
 
-/* An order goes to the sink's lane. It is on its way until the sink has obeyed. */
+/* Counts an order to the sink's lane as outstanding, until the sink calls relay_order_done(). */
 void relay_order(struct relay *relay);
 bool relay_orders_done(const struct relay *relay);
 
@@ -45,13 +45,13 @@ bool relay_orders_done(const struct relay *relay);
 
 /* The next slot; NULL: none now. */
 struct slot *relay_take(struct relay *relay);
-/* The frame in the slot has its fate: once. */
+/* Reports the fate of the frame in the slot. Call once. */
 void relay_settle(struct relay *relay, const struct slot *slot, enum fate fate, int64_t now);
-/* The slot's memory is no longer needed: once, after its frame's fate. */
+/* Returns the memory of the slot. Call once, after relay_settle(). */
 void relay_release(struct relay *relay, const struct slot *slot);
-/* An order is carried out, which gives the session a turn. */
+/* An order is carried out. Gives the session a turn. */
 void relay_order_done(struct relay *relay);
-/* Whether the sink may go without a turn until the next offer. */
+/* True if the sink may sleep until the next offer. */
 bool relay_may_rest(struct relay *relay);
 
 #endif

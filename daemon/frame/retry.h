@@ -1,12 +1,12 @@
 /*
- * A retry: after a device has failed, the frames that may have done it run again one at a time, so that the one that makes a
- * device fail is found. Until all have passed, the sessions on that device run nothing else: a frame beside the suspected one
- * would be lost with the worker, or be taken for it. Sessions on other devices go on.
+ * A retry: after a device failed, the frames that were on it run again one at a time. So the frame that makes the device fail
+ * is found. Until all of them passed, the sessions on that device run nothing else. A frame beside the suspected one would be
+ * lost with the worker, or be taken for the culprit. Sessions on other devices continue.
  *
- * Where another image of the program went on after a fault, all sessions take part, on all devices.
+ * After a fault that a new image of the daemon took over, all sessions on all devices take part.
  *
- * All sessions share one retry. Their lanes are made known before they start, and outlive every session, which may be gone by
- * the end of a retry; from then on lanes only change its counters.
+ * All sessions share one retry. It learns their lanes before these start. A session may be gone before the retry ends, but its
+ * lane is not. Once lanes run, they change only the counters.
  */
 #ifndef FRAMED_FRAME_RETRY_H
 #define FRAMED_FRAME_RETRY_H
@@ -14,32 +14,32 @@
 #include "daemon/base/lane.h"
 #include "daemon/frame/slot.h"
 
-enum { RETRY_LIMIT = 2 }; /* a frame that was alone on its device this many times when it failed is not run again */
+enum { RETRY_LIMIT = 2 }; /* a frame is dropped after its device failed this many times while it ran alone */
 
-struct retry { /* all zero: nobody is suspected */
+struct retry { /* all zero: no frame is suspected */
   atomic_uint suspects;
-  atomic_bool busy;    /* one of them is on its device */
-  struct lane **lanes; /* whose sessions are woken when one of them has passed */
+  atomic_bool busy;    /* a suspected frame is on its device */
+  struct lane **lanes; /* sessions on these lanes are woken when a suspected frame passed */
   unsigned count;
 };
 
-/* [no lane runs] The frame was on a device that is lost, and will run again; if that has `failed` it is suspected, `alone` if
- * no other was there. */
+/* [no lane runs] The frame was on a lost device and will run again. If the device `failed` the frame is suspected; `alone`
+   counts that failure against it. */
 void retry_suspect(struct frame *frame, bool failed, bool alone);
-/* [no lane runs] Nobody is suspected so far: before sessions join once more. */
+/* [no lane runs] Clears the counters before sessions join again. */
 void retry_restart(struct retry *retry);
-/* A session on that lane takes part, with its suspected frames. Before any lane starts; false if there is no memory. */
+/* Adds the suspected frames of a session on that lane. Call before any lane starts. Returns false without memory. */
 bool retry_join(struct retry *retry, struct lane *lane, const struct slot_ring *ring);
-/* After the lanes. */
+/* Call after the lanes ended. */
 void retry_clear(struct retry *retry);
 
-/* [lane] Whether a frame may go to its device now. If not, its session will be woken. */
+/* [lane] True if a frame may go to its device now. Otherwise its session is woken later. */
 bool retry_admits(struct retry *retry, bool suspect);
-/* [lane] Everybody has passed; stays so. */
+/* [lane] True once all frames passed; never false again after that. */
 bool retry_is_over(struct retry *retry);
-/* [any thread] A suspected frame is on its device, and none on any other: it alone is to blame for what happens now. */
+/* [any thread] True while a suspected frame is alone on its device, so that a failure now is its fault. */
 bool retry_is_on(const struct retry *retry);
-/* [lane] A suspected frame came back from its device, or (not `ran`) will never go there. */
+/* [lane] A suspected frame came back from its device, or (not `ran`) was dropped before it got there. */
 void retry_pass(struct retry *retry, bool ran);
 
 #endif

@@ -1,3 +1,33 @@
+/*
+ * The life of a slot.
+ *
+ * Problem. A frame is received, computed by another process, and written to readers, and each step may be slow. The process may
+ * be killed, or its worker may die, between any two instructions. No frame may get lost, be counted twice or overtake another,
+ * and no step may allocate or copy.
+ *
+ * Idea. A session owns a fixed number of slots. Frames exist only in slots, except for the rest of a result
+ * that a slow reader has yet to get (sink/rest.c). A step passes a frame on by changing the state of its slot:
+ *
+ *   FREE -> FILLING -> READY -> RUNNING -> DONE -> EMITTING -> FREE
+ *                             RUNNING -> FAILED
+ *
+ * All states from FILLING to EMITTING also lead back to FREE, which means that the frame got its fate there. The table below
+ * holds all transitions, and slot_move() is the only function that makes them. It asserts that the transition is in the table.
+ *
+ * Invariants.
+ * - A slot is on exactly one queue of its ring: the queue of its state. Frames on a queue are in the order in which they came.
+ * - The state is one word. The frame is written before the state that announces it, so a killed process leaves a valid ring.
+ * - Only the session's lane writes states and queues. While a slot is EMITTING nobody writes its frame, so a sink on another
+ *   lane may read it.
+ * - A FAILED slot is never used again by this process, because its device may still write to it.
+ *
+ * The exceptions write states directly while no lane runs, and then call slot_ring_order() to rebuild the queues. One is the
+ * takeover from a previous process, which begins with slot_ring_adopt(). The other is session_rewind(), which makes RUNNING
+ * frames READY again after their worker died.
+ *
+ * Number of slots: measured on an H200 with 4 MiB frames, two slots carry 45.6 GB/s and three carry 47.9 GB/s. With 64 KiB
+ * frames three slots carry 1.4 times the frames of two.
+ */
 #include "daemon/frame/slot.h"
 
 #include <assert.h>
@@ -10,7 +40,7 @@ const char *const slot_state_names[SLOT_STATES] = {"free", "filling", "ready", "
 
 #define TO(state) (1U << (state))
 
-/* From each state, where a slot may go. Backwards to FREE means that its frame got its fate there. */
+/* Allowed next states. A move back to FREE means that the frame got its fate in that state. */
 static const unsigned transitions[SLOT_STATES] = {
     [SLOT_FREE] = TO(SLOT_FILLING),
     [SLOT_FILLING] = TO(SLOT_READY) | TO(SLOT_FREE),
@@ -18,7 +48,7 @@ static const unsigned transitions[SLOT_STATES] = {
     [SLOT_RUNNING] = TO(SLOT_DONE) | TO(SLOT_FAILED) | TO(SLOT_FREE),
     [SLOT_DONE] = TO(SLOT_EMITTING) | TO(SLOT_FREE),
     [SLOT_EMITTING] = TO(SLOT_FREE),
-    [SLOT_FAILED] = 0, /* a dead device may still write to it: never used again */
+    [SLOT_FAILED] = 0, /* a dead device may still write to it, so the slot is never used again */
 };
 
 void slot_ring_init(struct slot_ring *ring, unsigned count) {
@@ -34,7 +64,7 @@ void slot_ring_init(struct slot_ring *ring, unsigned count) {
 
 bool slot_may_move(enum slot_state from, enum slot_state to) { return (transitions[from] & TO(to)) != 0; }
 
-/* Moves those before the slot one place back, over it. */
+/* Shifts the slots before this one by one position, over it. */
 static void slot_close_gap(struct slot_queue *queue, const struct slot *slot) {
   struct slot *before = NULL;
   for (unsigned n = 0; before != slot; n++) {
@@ -45,7 +75,7 @@ static void slot_close_gap(struct slot_queue *queue, const struct slot *slot) {
   }
 }
 
-/* Slots nearly always leave from the front. */
+/* The common case is the front of the queue; only other positions cost a loop. */
 void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to) {
   struct slot_queue *from = &ring->queues[slot->state], *queue = &ring->queues[to];
   assert((transitions[slot->state] & TO(to)) != 0);
@@ -54,7 +84,7 @@ void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to) {
   }
   from->first = (from->first + 1) % GPU_MAX_SLOTS;
   from->count--;
-  atomic_signal_fence(memory_order_seq_cst); /* the frame is whole before the state says so */
+  atomic_signal_fence(memory_order_seq_cst); /* the frame must be complete before the state announces it */
   slot->state = to;
   atomic_signal_fence(memory_order_seq_cst);
   queue->items[(queue->first + queue->count) % GPU_MAX_SLOTS] = slot;
@@ -88,7 +118,7 @@ struct native_result frame_result(const struct frame *frame, unsigned seat, int6
   return result;
 }
 
-/* -- of a process before this one -------------------------------------------------------------------------------------- */
+/* -- taking over the ring of the previous process ---------------------------------------------------------------------- */
 
 static bool are_times(const struct frame *frame) {
   const struct gpu_times *device = &frame->device;
@@ -113,7 +143,7 @@ static bool slot_adopt(struct slot *slot, const struct slot *left) {
   if ((unsigned)left->state >= SLOT_STATES || !IMAGE_IS_FLAG(left->awaits_fate)) {
     return false;
   }
-  if (left->state == SLOT_FREE || left->state == SLOT_FAILED) { /* what a failed one had has gone with its process */
+  if (left->state == SLOT_FREE || left->state == SLOT_FAILED) { /* a failed slot's frame got its fate in the previous process */
     return true;
   }
   if (!frame_is_sound(&left->frame)) {

@@ -11,8 +11,8 @@ struct cell {
   _Atomic uint64_t words[WORDS];
 };
 
-/* `begun` counts records whose cells may have been touched, `ended` those that are whole: a copy is good if the record that
- * takes its cell next had not begun when the copy was made. */
+/* `begun` counts records whose cells may have been written to, `ended` complete records. A copy is valid if the next record for
+   its cell had not begun when the copy was made. */
 struct trace_ring {
   atomic_uint holders;
   unsigned capacity;
@@ -29,7 +29,7 @@ struct trace_ring *trace_ring_new(unsigned capacity) {
   ring->capacity = capacity;
   atomic_init(&ring->begun, 0);
   atomic_init(&ring->ended, 0);
-  for (unsigned i = 0; i < capacity; i++) { /* so that no lane is the first to touch a page of it */
+  for (unsigned i = 0; i < capacity; i++) { /* touch each page now, so that no lane causes a page fault */
     for (int word = 0; word < WORDS; word++) {
       atomic_init(&ring->cells[i].words[word], UINT64_MAX);
     }
@@ -90,7 +90,7 @@ void trace_ring_append(struct trace_ring *ring, const struct frame *frame, enum 
 
 uint64_t trace_ring_end(const struct trace_ring *ring) { return atomic_load_explicit(&ring->ended, memory_order_acquire); }
 
-/* False: it was being overwritten. */
+/* Returns false if the record was being overwritten. */
 static bool trace_ring_copy(const struct trace_ring *ring, uint64_t position, struct trace_record *record) {
   const struct cell *cell = &ring->cells[position % ring->capacity];
   uint64_t words[WORDS];
