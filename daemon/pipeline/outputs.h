@@ -16,7 +16,8 @@
 
 struct outputs;
 
-/* Opens the memory of the pipeline's results for a reader: see session_share_outputs(). `context` is that of the sink's listener. */
+/* Opens the memory of the pipeline's results for a reader: see session_share_outputs(). `context` is that of the sink's
+ * listener. */
 typedef bool outputs_share(void *context, struct session_outputs *shared, struct failure *failure);
 
 struct outputs_setup {

@@ -36,8 +36,8 @@ static bool take_control(const struct outputs *outputs, struct reader_entry *pla
 }
 
 /* A reader that cannot go on leaves its descriptor behind. */
-static void adopt_reader(struct outputs *outputs, struct reader_entry *place, const struct reader_entry *left, sink_flow_lookup *flow,
-                         void *context) {
+static void adopt_reader(struct outputs *outputs, struct reader_entry *place, const struct reader_entry *left,
+                         sink_flow_lookup *flow, void *context) {
   struct sink *sink = outputs->sink;
   const struct reader *reader = reader_left(left->reader);
   uint64_t torn = 0;

@@ -62,7 +62,8 @@ static int make_control(const struct outputs *outputs, struct reader_entry *plac
   return fd;
 }
 
-static void welcome(const struct outputs *outputs, const struct client *client, const struct session_outputs *memory, int control) {
+static void welcome(const struct outputs *outputs, const struct client *client, const struct session_outputs *memory,
+                    int control) {
   struct native_welcome shared = outputs->welcome;
   const int descriptors[] = {memory->output, control};
   shared.transport = NATIVE_SHARED;

@@ -1,12 +1,11 @@
 /*
- * How a session goes on in the next process, from the record in which it worked in this one: its books, its slots with their
- * frames, where its producer is in its bytes and its client in the rings. The memory of the slots goes along by descriptor, so
- * that no byte of a frame is copied. Frames on the device, which is lost with the process, are run again; all others are where
- * they were.
+ * Taking over a session from the previous process, from the record in which that process worked. The record has the account,
+ * the slots with their frames, and the positions of producer and client. The memory of the slots comes by descriptor, so no
+ * frame is copied. Frames on the device were lost with the process and run again; all others continue where they were.
  *
- * At an orderly end lanes stand still, and all records agree. A process that is killed stops anywhere, the sink's lane
- * somewhere else than the session's: what each of them says of a slot is put together by the number of the frame in it, and of
- * the sink and the session the sink is believed, since a result is what has been written of it.
+ * At an orderly end the lanes are parked, so all records agree. A killed process may stop anywhere, and the sink's lane
+ * somewhere else than the session's. Records of the sink and the session are matched by the number of the frame in a slot. If
+ * they differ the sink is right, because its record says what was written.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,19 +22,20 @@ void session_keep(const struct session *session) {
   fd_table_want(session->control.fd);
 }
 
-/* -- what the sink says of a slot ----------------------------------------------------------------------------------- */
+/* -- slots that the sink knows -------------------------------------------------------------------------------------- */
 
 static void judge_known(struct session *session, struct slot *slot, const struct result *result, bool held) {
-  if (result->state == RESULT_SETTLED && slot->awaits_fate) { /* when it came back from the device may not stand there yet */
+  if (result->state == RESULT_SETTLED && slot->awaits_fate) { /* `seen` may not be stored in the slot yet */
     slot->frame.seen = slot->frame.seen != 0 ? slot->frame.seen : clock_now();
     account_close(&session->account, &slot->frame, result->fate, clock_now());
   }
   slot->frame.open = false;
-  slot->awaits_fate = held && result->state == RESULT_OPEN; /* what stands in the queue of one that was set aside may be older */
+  /* a result that was set aside also has an older entry in the queue */
+  slot->awaits_fate = held && result->state == RESULT_OPEN;
   slot->state = held ? SLOT_EMITTING : SLOT_FREE;
 }
 
-/* A slot that is on its way out is the sink's, or was, or was not yet. */
+/* A slot in EMITTING belongs to the sink, has come back from it, or has not reached it. */
 static void judge_slot(struct session *session, struct slot *slot, const struct sink *sink) {
   bool held;
   const struct result *result = sink_left_find(sink, session->flow.seat, slot, &held);
@@ -59,7 +59,7 @@ static void reconcile(struct session *session, const struct sink *sink) {
   slot_ring_order(ring);
 }
 
-/* -- its producer --------------------------------------------------------------------------------------------------- */
+/* -- the producer --------------------------------------------------------------------------------------------------- */
 
 bool session_is_cut(const struct session *session) { return session->revival >= SESSION_CUT; }
 
@@ -75,13 +75,13 @@ bool session_may_share(const struct session *session, bool shares) {
   return shares ? session->control.fd >= 0 : !session->shares;
 }
 
-/* Frames that a file gave since `before` are read from it once more. */
+/* Frames that were read from a file after `before` are read again. */
 static bool reread(struct session *session, const struct source *left) {
   struct slot_ring *ring = &session->flow.ring;
   const struct receive *before = &left->before;
   for (unsigned i = 0; i < ring->count; i++) {
     struct slot *slot = &ring->slots[i];
-    uint64_t after = slot->frame.sequence + 1 - before->sequence; /* 0: the one that had begun */
+    uint64_t after = slot->frame.sequence + 1 - before->sequence; /* 0: the frame that had begun */
     bool is_last = before->begun && after == 0;
     if (slot->state != SLOT_FREE && slot->frame.producer == before->producer && (is_last || after - 1 < GPU_MAX_SLOTS)) {
       session->account.now.ledger.in -= !is_last;
@@ -101,18 +101,18 @@ static enum session_revival revive(const struct session *session, uint64_t attac
   return !session_has_source(session) ? SESSION_ENDED : is_marked ? SESSION_CUT : SESSION_GOES_ON;
 }
 
-/* Who cannot go on leaves by the way of all others, as if it had ended. */
+/* A producer that cannot continue is detached like one that ended. */
 static void cut_source(struct session *session) {
   receive_end(&session->receive, FATE_INVALID, clock_now());
   if (session->shares) {
     channel_adopt_none(&session->channel, &session->flow);
     session->cut_client = true;
   }
-  session->acknowledges = false; /* a part of one may have been written */
+  session->acknowledges = false; /* part of an acknowledgement may have been written */
   session->source.state = SOURCE_ENDED;
   session->source.reason = DETACH_CUT;
   snprintf(session->source.text, sizeof session->source.text,
-           "the process before was killed while it read from it or wrote to it");
+           "the previous process was killed in the middle of a read from it or a write to it");
   session->revival = SESSION_CUT;
 }
 
@@ -131,7 +131,7 @@ static bool adopt_source(struct session *session, const struct session *left) {
   session->client_gone = left->client_gone;
   session->shares = left->shares;
   sound = is_file ? reread(session, &left->source) : receive_adopt(&session->receive, &left->receive);
-  if (is_marked && !is_file) { /* whatever it was in the middle of */
+  if (is_marked && !is_file) { /* the position is unknown, so any state is accepted */
     session->receive.begun = session->receive.filling != NULL;
     sound = true;
   }
@@ -139,26 +139,26 @@ static bool adopt_source(struct session *session, const struct session *left) {
   if (in_channel && session->revival == SESSION_GOES_ON) {
     sound = sound && channel_adopt(&session->channel, &left->channel, &session->flow, session->is_reply);
   }
-  if (receive_is_foreign(&session->receive)) { /* the process before told it, also of a producer that has gone since */
+  if (receive_is_foreign(&session->receive)) { /* the previous process reported it, for this producer or an earlier one */
     session->unreported &= ~(1U << SESSION_FOREIGN);
   }
   return sound;
 }
 
-static void lose_whom_it_must(struct session *session) {
+static void drop_lost_source(struct session *session) {
   if (session->revival == SESSION_CUT) {
     cut_source(session);
   } else if (session->revival == SESSION_ENDED && state_left()->live && session->attaches > 0) {
-    session->source.state = SOURCE_ENDED; /* which nobody may have heard of */
+    session->source.state = SOURCE_ENDED; /* the control loop may not know that yet */
   } else if (session->revival != SESSION_GOES_ON) {
     session_lose_source(session);
   }
   session->attached = session->attaches;
 }
 
-/* -- its slots ------------------------------------------------------------------------------------------------------ */
+/* -- the slots ------------------------------------------------------------------------------------------------------ */
 
-/* Nobody is there any more who would take what is in the slots. */
+/* Drops all frames, because the client who would get them is gone. */
 static void forget_frames(struct session *session) {
   struct slot_ring *ring = &session->flow.ring;
   for (unsigned i = 0; i < ring->count; i++) {
@@ -192,7 +192,7 @@ static bool adopt_choices(struct session *session, const struct session_stages *
   return sound;
 }
 
-/* With `reply`: its results go on to the same client, or nowhere. */
+/* With `reply`: its results go to the same client, or are dropped. */
 static bool adopt_client(struct session *session, const struct sink *sink) {
   bool cut;
   if (!sink_adopt(session->sink, sink, session_own_flow, session)) {
@@ -244,27 +244,27 @@ static bool adopt_all(struct session *session, const struct session *left, const
   }
   session->settling = left->account.settling;
   reconcile(session, sink);
-  if (session->inputs.fd < 0 || session->outputs.fd < 0) { /* frames were in memory that is gone */
+  if (session->inputs.fd < 0 || session->outputs.fd < 0) { /* the memory of the frames is gone */
     drop_memory(session);
   }
-  lose_whom_it_must(session);
+  drop_lost_source(session);
   return !session->is_reply || adopt_client(session, sink);
 }
 
-/* -- from there on -------------------------------------------------------------------------------------------------- */
+/* -- starting again ------------------------------------------------------------------------------------------------- */
 
 static bool begin_again(struct session *session, struct failure *failure) {
   session->account.now.last_completion = clock_now();
   session->flow.restart_owed |= session->receive.sequence > 0;
   session->flow.active = clock_now();
-  session->receive.held = true; /* until it is held or resumed */
+  session->receive.held = true; /* until the control loop holds or resumes it */
   session->quarantined = flow_quarantine(&session->flow, &session->last_quarantined);
   session->flow.retry = session->flow.devices[0].retry;
   return retry_join(session->flow.retry, session->setup.lane, &session->flow.ring) ||
          failure_set_memory(failure, "not enough memory to take up a session");
 }
 
-/* A session that shares memory has that memory, and a client at it. */
+/* A session that shares memory needs that memory and a client. */
 static bool session_is_sound(const struct session *session) {
   bool has_source = session_has_source(session);
   return (!session->shares || (has_source && session->control.fd >= 0)) &&
@@ -283,19 +283,19 @@ bool session_adopt(struct session *session, const struct session *address, bool 
   }
   session->most_lost = state_left()->live ? ACKS_OPEN : 0;
   if (!left || !adopt_all(session, left, sink_left(left->sink)) || !session_is_sound(session)) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was left of a session of '%s' makes no sense",
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the previous process left an invalid state of a session of '%s'",
                        session->setup.config->name);
   }
   return begin_again(session, failure);
 }
 
-/* Whether each slot in EMITTING is the sink's or the client's. */
+/* True if each slot in EMITTING belongs to the sink or the client. */
 static bool is_complete(const struct session *session) {
   bool complete = true;
   for (unsigned i = 0; i < session->flow.ring.count; i++) {
     const struct slot *slot = &session->flow.ring.slots[i];
-    bool out =
-        sink_has_slot(session->sink, slot) || (session->shares && session->is_reply && channel_has_completion(&session->channel, i));
+    bool out = sink_has_slot(session->sink, slot) ||
+               (session->shares && session->is_reply && channel_has_completion(&session->channel, i));
     complete = complete && (slot->state != SLOT_EMITTING || out);
   }
   return complete;
@@ -315,7 +315,8 @@ bool session_taken(struct session *session, struct failure *failure) {
   const struct reader *client = session->attach_reader;
   bool is_in_place = !client || !client->continues || reader_is_in_place(client);
   return (is_complete(session) && balanced && is_in_place) ||
-         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the frames that were left of a session of '%s' do not add up",
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
+                     "the frame counts that the previous process left of a session of '%s' do not balance",
                      session->setup.config->name);
 }
 

@@ -1,12 +1,13 @@
 /*
- * What a session says to the control loop: events that are embedded in the session, each on its way once at a time, so that
- * telling never needs memory. An event that is wanted again while it is on its way is told of later, or says it already.
+ * The events from a session to the control loop. Each kind is one message embedded in the session, so reporting allocates
+ * nothing, and a kind is on its way once at a time. An event that becomes due meanwhile is sent later, or the one on its way
+ * already says it.
  */
 #include <stdio.h>
 
 #include "daemon/session/private.h"
 
-/* -- what an event says, beside its kind and session ----------------------------------------------------------------------- */
+/* -- contents of an event, besides kind and session ------------------------------------------------------------------------ */
 
 static void fill_detached(struct session *session, struct session_event *event) {
   event->fd = session->attach_fd;
@@ -18,7 +19,7 @@ static void fill_detached(struct session *session, struct session_event *event) 
 
 static void fill_idle(struct session *session, struct session_event *event) { event->hold = atomic_load(&session->hold); }
 
-/* Of frames refused while this is on its way the last is told next. */
+/* If frames are rejected while the event is on its way, only the last one is reported next. */
 static void fill_refused(struct session *session, struct session_event *event) {
   session->flow.refused = false;
   event->frame = session->flow.refused_frame;
@@ -29,7 +30,7 @@ static void fill_foreign(struct session *session, struct session_event *event) {
   snprintf(event->text, sizeof event->text, "%s", stranger_names[session->receive.foreign]);
 }
 
-/* Names the frames that were on the device that failed. */
+/* Names the frames on the failed device. */
 static void fill_fault(struct session *session, struct session_event *event) {
   const struct flow *flow = &session->flow;
   const char *stage;
@@ -59,19 +60,20 @@ static void (*const fills[SESSION_EVENT_KINDS])(struct session *session, struct 
     [SESSION_FOREIGN] = fill_foreign,   [SESSION_GPU_FAULT] = fill_fault,
 };
 
-/* -- on their way ---------------------------------------------------------------------------------------------------------- */
+/* -- sending --------------------------------------------------------------------------------------------------------------- */
 
 static void event_deliver(struct message *message) {
-  struct session_event event = ((struct notice *)message)->event; /* the receiver may free what the notice is embedded in */
+  /* the receiver may free the session in which the notice is embedded */
+  struct session_event event = ((struct notice *)message)->event;
   struct session *session = event.session;
   struct fault fault;
-  if (event.fault) { /* once the bit is cleared, the session may fill in the next one */
+  if (event.fault) { /* once the bit is cleared, the session may overwrite its fault */
     fault = *event.fault;
     event.fault = &fault;
   }
   atomic_fetch_and(&session->posted, ~(1U << event.kind));
   if (event.kind == SESSION_IDLE && event.hold != atomic_load(&session->hold_wanted)) {
-    return; /* it was resumed since: that idleness is over */
+    return; /* it was resumed since, so it is no longer idle */
   }
   if (event.kind == SESSION_CHANGED) {
     session->in_force = (session->in_force + 1) % FLOW_STAGES;

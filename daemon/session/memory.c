@@ -1,12 +1,13 @@
 /*
- * How a session is made and freed: its arenas, its program on the device, its flow. For set-up threads; may block.
+ * Making and freeing a session: arenas, device program, flow. For set-up threads; may block.
  *
- * A session may lend its memory to a client, and gets memory anew afterwards. A client keeps what it has mapped for as long as
- * it lives, so memory that one has seen is never another's: when the client has gone, the session gets other arenas and a
- * program that works in them, and the pages of the old ones go back to the kernel, whoever still has descriptors of them. Only
- * a pipeline that ends leaves its clients what they have, since they send it to the next one. A client cannot write the outputs
- * that it gets, as the file is the daemon's own; one that runs as the daemon's user could open it again, and is not kept from
- * that.
+ * A session may share its memory with a client, and then gets new memory before its next client. A client keeps what it mapped
+ * as long as it likes, so memory that one client saw is never used for another. When the client is gone the session gets new
+ * arenas and a program for them. The pages of the old arenas go back to the kernel. When the pipeline ends, the pages stay,
+ * because its clients will send the frames in them to the next pipeline.
+ *
+ * A client gets the outputs read-only, and the daemon owns the file, so other users cannot open it again for writing. A client
+ * that runs as the daemon's user can.
  */
 #include <assert.h>
 #include <fcntl.h>
@@ -25,7 +26,7 @@ static void wake_from_sink(void *context) {
   }
 }
 
-/* An arena that has a descriptor comes from a process before this one. */
+/* An arena that has a descriptor comes from the previous process. */
 static bool take_arena(struct arena *arena, const char *name, size_t frame_bytes, unsigned slots, struct device *device,
                        struct failure *failure) {
   return arena->fd >= 0 ? arena_adopt(arena, name, frame_bytes, slots, arena->fd, device, failure)
@@ -63,13 +64,13 @@ static bool make_discard(struct session *session, struct failure *failure) {
   return session->discard || failure_set_memory(failure, "no memory for a session of '%s'", session->setup.config->name);
 }
 
-/* Makes the arenas and the program that works in them. Set-up thread. */
+/* Makes the arenas and the program that uses them. For a set-up thread. */
 static bool session_take_memory(struct session *session, struct failure *failure) {
   session->flow.memory += session->outputs.fd < 0;
   return make_memory(session, failure) && session_make_program(session, failure);
 }
 
-/* -- lent to a client ------------------------------------------------------------------------------------------------ */
+/* -- shared with a client -------------------------------------------------------------------------------------------- */
 
 bool session_share(struct session *session, struct session_share *share, struct failure *failure) {
   char name[96];
@@ -99,8 +100,8 @@ bool session_share(struct session *session, struct session_share *share, struct 
 
 bool session_share_outputs(const struct session *session, struct session_outputs *outputs, struct failure *failure) {
   *outputs = (struct session_outputs){.output = arena_open(&session->outputs, O_RDONLY, failure),
-                                .stride = arena_stride(session->flow.output_bytes),
-                                .memory = session->flow.memory};
+                                      .stride = arena_stride(session->flow.output_bytes),
+                                      .memory = session->flow.memory};
   return outputs->output >= 0;
 }
 
@@ -114,7 +115,7 @@ bool session_renew(struct session *session, struct failure *failure) {
   return session_take_memory(session, failure);
 }
 
-/* -- the whole ------------------------------------------------------------------------------------------------------- */
+/* -- the session as a whole ------------------------------------------------------------------------------------------ */
 
 static bool make_sink(struct session *session, const struct frame_format *output, struct failure *failure) {
   const struct session_setup *setup = &session->setup;
@@ -181,7 +182,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   session->source.runner = &session->runner;
   session->source.receive = &session->receive;
   session->source.closed = session_on_source_closed;
-  /* A stalled file or standard input keeps nobody else away. */
+  /* A file or standard input that stalls blocks no other producer, so it needs no timeout. */
   session->source.timeout_ns = setup->config->source.endpoint == CONFIG_SOCKET ? setup->config->source.timeout_ns : 0;
   session->source.rate = setup->config->source.rate;
   session->source.loop = setup->config->source.loop;
@@ -193,7 +194,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   session->setup.left = NULL;
   if ((setup->left && !session_adopt(session, setup->left, setup->left_memory, failure)) ||
       !session_take_memory(session, failure)) {
-    return setup->left ? NULL : session_free(session); /* see inputs_new() */
+    return setup->left ? NULL : session_free(session); /* inputs_new() frees it */
   }
   session_keep_choices(session);
   account_publish(&session->account);
@@ -211,7 +212,7 @@ struct session *session_free(struct session *session) {
   arena_drop(&session->outputs);
   arena_drop(&session->control);
   if (session->is_reply && session->sink) {
-    session->sink->tail = session->sink->first; /* a sink that was adopted and never ran may have results */
+    session->sink->tail = session->sink->first; /* a sink that was taken over and never ran may have results */
     sink_free(session->sink);
   }
   flow_request_picture(&session->flow, PICTURE_IN, NULL);

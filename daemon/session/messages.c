@@ -1,6 +1,6 @@
 /*
- * What a session hears from the control loop: messages that are embedded in the session, each on its way once at a time, so
- * that asking never needs memory. Each has a function for either side: session_X() posts it, and run_X() runs on the lane.
+ * The orders from the control loop to a session. Each is one message embedded in the session, so sending it allocates nothing.
+ * session_X() posts an order, and run_X() carries it out on the lane.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -25,7 +25,7 @@ static void post(struct session *session, struct session_message *order, void (*
   lane_post(session->setup.lane, &order->message);
 }
 
-/* False: it cannot be served, which is told. */
+/* Returns false if the producer cannot be served, which is reported. */
 static bool attach_new(struct session *session) {
   session->receive.sequence = 0;
   session->receive.protocol = session->attach_protocol;
@@ -56,7 +56,7 @@ static void session_run_attach(struct message *message) {
     channel_open(&session->channel, (struct native_control *)session->control.base, &session->flow, &session->source.mark,
                  session->attach_fd, session->is_reply, session->attach_continues);
   }
-  if (session->attach_continues) { /* all is as a process before this one left it, but for what only a process has */
+  if (session->attach_continues) { /* the previous process left all but what belongs to one process */
     source_open_again(&session->source, session->setup.lane, session->attach_fd);
   } else {
     source_open(&session->source, session->setup.lane, session->attach_fd);
@@ -71,7 +71,7 @@ static void session_run_attach(struct message *message) {
   }
 }
 
-/* Two handles cannot poll one descriptor: with `reply` the results go through a duplicate. */
+/* Two handles cannot poll one descriptor, so with `reply` the results use a duplicate. */
 static struct reader *reply_reader(struct session *session, int fd) {
   struct failure failure;
   int duplicate = fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -115,7 +115,7 @@ void session_attach_again(struct session *session, int fd) {
   session->attach_continues = true;
   session->attach_fd = fd;
   if (session->attach_reader && session->attach_reader->fd < 0) {
-    session->attach_reader->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3); /* without one it leaves as soon as it comes */
+    session->attach_reader->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3); /* if this fails, the client leaves as soon as it is attached */
   }
   post(session, &session->attach_order, session_run_attach);
 }
@@ -129,11 +129,11 @@ static void run_hold(struct message *message) {
   session->flow.active = clock_now();
   atomic_store(&session->hold, hold);
   if (hold != 0) {
-    session_report(session, SESSION_HELD); /* one that is still on its way tells of this hold as well */
+    session_report(session, SESSION_HELD); /* if an event is still on its way, it also reports this hold */
   }
 }
 
-/* Each hold has a number, so that an answer to an earlier one is not taken for an answer to this one; 0: none. */
+/* Holds are numbered, so that an answer to an earlier hold is not taken for this one; 0: no hold. */
 static void want_hold(struct session *session, unsigned number) {
   atomic_store(&session->hold_wanted, number);
   if (!atomic_exchange(&session->hold_posted, true)) {

@@ -1,18 +1,18 @@
 /*
- * The client of a `reply` session, which takes the results on the connection that its frames come by.
+ * The client of a `reply` session, which gets its results on the connection on which it sends its frames.
  *
- * It is a reader of the session's own sink, attached and detached with the producer. Where that sink lives on another lane,
- * what happens to the client comes over as messages, and what the session wants goes there as orders. No next client comes
- * before the last one's handle is closed and every order is carried out, so that nothing meant for one meets another.
+ * It is a reader of the session's own sink, attached and detached with the producer. If that sink is on another lane, events of
+ * the client come as messages, and the session sends orders. The next client is attached only after the handle of the last one
+ * is closed and every order is carried out. So no message or order can reach the wrong client.
  */
 #include <stdio.h>
 
 #include "daemon/base/rights.h"
 #include "daemon/session/private.h"
 
-#define UNREAD_QUIET (200 * NS_PER_MS) /* nothing moved for more than two ticks */
+#define UNREAD_QUIET (200 * NS_PER_MS) /* more than two ticks without progress */
 
-/* -- what becomes of it ------------------------------------------------------------------------------------------ */
+/* -- events of the client ---------------------------------------------------------------------------------------- */
 
 static void client_is_gone(struct session *session, bool closed, const char *why) {
   session->client_there = session->client_there && !closed;
@@ -39,7 +39,7 @@ static void reply_post(struct session *session, struct session_message *order, v
   lane_post(session->setup.lane, &order->message);
 }
 
-/* [sink's lane] Each is told once of a client. */
+/* [sink's lane] Called at most once for each kind and client. */
 void session_on_client_gone(void *context, bool closed, const char *why) {
   struct session *session = context;
   if (!session->flow.relay) {
@@ -52,8 +52,8 @@ void session_on_client_gone(void *context, bool closed, const char *why) {
   }
 }
 
-/* From tick to tick, so that a time in which nobody looked does not count. Of one with shared memory it is not known whether it
- * would send: it needs a slot for that. */
+/* Measures from tick to tick, so that time in which the lane did not run does not count. Clients with shared memory are left
+   out: they need a free slot to send, so nobody knows whether they want to. */
 void session_watch_client(struct session *session, int64_t now) {
   bool waits = session->is_reply && !session->shares && !session->receive.held && now - session->flow.active > UNREAD_QUIET &&
                slot_count(&session->flow.ring, SLOT_EMITTING) > 0 && source_has_unread(&session->source);
@@ -62,7 +62,8 @@ void session_watch_client(struct session *session, int64_t now) {
   } else if (session->unread_since == 0) {
     session->unread_since = now;
   } else if (session_is_unreported(session, SESSION_NOT_READ) && now - session->unread_since >= SESSION_PATIENCE_S * NS_PER_S) {
-    /* The other end of its connection may lie in what it sent, and then nobody is there who could read or leave. */
+    /* The connection's other end may be a descriptor inside the data that it sent. Then no process can read from it or close
+       it. */
     if (rights_wait_in(session->source.fd)) {
       client_is_gone(session, false, "it passes descriptors and reads no results");
     } else {
@@ -71,7 +72,7 @@ void session_watch_client(struct session *session, int64_t now) {
   }
 }
 
-/* -- what is wanted ---------------------------------------------------------------------------------------------- */
+/* -- orders to the sink ------------------------------------------------------------------------------------------ */
 
 void session_attach_client(struct session *session, struct reader *reader) {
   session->client_there = true;
@@ -97,7 +98,7 @@ static void run_leave(struct message *message) {
   session_report(session, SESSION_STOPPED);
 }
 
-/* The one that leaves its lane last tells the end, since the session may be freed from then on. */
+/* The last of both to leave its lane reports the end, because the session may be freed from then on. */
 void session_leave(struct session *session) {
   lane_leave(&session->runner);
   if (session->is_reply && session->flow.relay) {

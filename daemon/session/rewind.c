@@ -1,8 +1,8 @@
 /*
- * What becomes of the frames of a session whose device lost its worker. They are READY again, in their order, and wait until
- * the device has another worker; everything else of the session stays as it is. Lanes stand still meanwhile.
+ * The frames of a session whose device lost its worker. RUNNING frames become READY in their order and wait
+ * until the device has another worker. Nothing else of the session changes. The lanes are parked meanwhile.
  *
- * A frame that was on the device is suspected, and one that was alone there each time is dropped (frame/retry.h).
+ * Frames that were on the device are suspected. A frame that was alone there at each failure is dropped (frame/retry.h).
  */
 #include "daemon/session/private.h"
 
@@ -50,7 +50,7 @@ bool session_rewind(struct session *session, unsigned device, struct failure *fa
     device_program_spare(flow->program, session_spared(session));
     flow->device_dead = false;
     flow->device_awaited = true;
-    flow->restart_owed |= session->receive.sequence > 0; /* what stages remembered was in the worker */
+    flow->restart_owed |= session->receive.sequence > 0; /* the stages kept their state in the lost worker */
     flow->retry = flow->devices[0].retry;
     session->unreported |= 1U << SESSION_GPU_FAULT;
     session->receive.held = atomic_load(&session->hold) != 0 || session->stopping;

@@ -1,8 +1,8 @@
 /*
- * The life of a session, turn by turn. What happens in one turn stands in turn_once().
+ * The turns of a session and its end. turn_once() has the steps of one turn.
  *
- * A producer is attached, ends (SOURCE_ENDED), and its descriptor goes back: at once as a rule, with `reply` when its
- * last result is out. Frames outlive the producer that sent them. A stop ends everything and waits for the device.
+ * A producer is attached, ends (SOURCE_ENDED), and its descriptor is returned. That happens at once, or with `reply` after its
+ * last result is written. Frames outlive their producer. A stop ends everything and waits for the device.
  */
 #include <assert.h>
 #include <errno.h>
@@ -15,12 +15,14 @@
 #include "daemon/session/private.h"
 #include "daemon/sink/completions.h"
 
-#define SPIN_A_TURN     (50 * NS_PER_US)
-#define SPIN_BESIDE     (5 * NS_PER_US)   /* where others on the lane may sleep, whom only the loop wakes up */
-#define SPIN_ALONE      (200 * NS_PER_US) /* where no descriptor is waited for: what the loop does takes a good part of a frame */
+#define SPIN_A_TURN (50 * NS_PER_US)
+/* if others share the lane and may sleep, because only the loop wakes them */
+#define SPIN_BESIDE (5 * NS_PER_US)
+/* if no descriptor is polled, because an iteration of the loop takes a good part of a frame's time */
+#define SPIN_ALONE      (200 * NS_PER_US)
 #define SPIN_FOR_FRAMES (10 * NS_PER_MS)
-#define QUIET_AFTER     (200 * NS_PER_MS) /* then status says what a session waits for */
-#define STANDSTILL      (300 * NS_PER_MS) /* a tick that comes so late: the whole process was stopped */
+#define QUIET_AFTER     (200 * NS_PER_MS) /* after this status reports what the session waits for */
+#define STANDSTILL      (300 * NS_PER_MS) /* a tick this late means that the whole process was stopped */
 
 enum { ROUNDS_A_TURN = 8 };
 
@@ -31,12 +33,13 @@ static bool owes_acknowledgement(const struct session *session) {
          acks_count(&session->account.acks, session->receive.producer) > session->acknowledged;
 }
 
-/* Tells a producer on the stream transport that asked for it which of its frames have their fate: one number a turn says it for
- * all of them, as a result does for all frames before it. A client that does not read is told later. */
+/* Sends a producer on the stream transport the number of its frames that have their fate, if it asked for that. One number a
+   turn covers all earlier frames, as a result does. A client that does not read gets it later. */
 static void acknowledge(struct session *session) {
   const struct flow *flow = &session->flow;
   unsigned char bytes[NATIVE_ACK_BYTES];
-  /* With `reply` results go the same way, perhaps from another lane, so that nothing is said while one is on its way. */
+  /* With `reply`, results are written to the same connection, perhaps by another lane. So nothing is sent while a result is on
+     its way. */
   bool is_between_messages = !session->is_reply || (flow->unsettled == 0 && session->client_there && !session->client_gone);
   if (!owes_acknowledgement(session) || !is_between_messages) {
     return;
@@ -47,8 +50,8 @@ static void acknowledge(struct session *session) {
     return;
   }
   native_write_ack(frames, bytes);
-  /* So few bytes go as a whole or not at all. A producer that has gone is told nothing more; for anything else the tick tries
-   * again. */
+  /* So few bytes are sent completely or not at all. A producer that is gone gets nothing more. After any other error the tick
+     tries again. */
   bool sent = send(session->source.fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
   if (sent || errno == EPIPE || errno == ECONNRESET) {
     session->acknowledged = frames;
@@ -57,7 +60,7 @@ static void acknowledge(struct session *session) {
 
 /* -- one turn --------------------------------------------------------------------------------------------------- */
 
-/* With `reply` and no client the results have nowhere to go. */
+/* With `reply` and no client, results have no destination. */
 static bool drop_all(struct session *session, enum slot_state state, enum fate fate, int64_t now) {
   struct flow *flow = &session->flow;
   bool moved = slot_count(&flow->ring, state) > 0;
@@ -67,13 +70,13 @@ static bool drop_all(struct session *session, enum slot_state state, enum fate f
   return moved;
 }
 
-/* Whether a client may be lent the memory, now or later. */
+/* True if a client may share the memory, now or later. */
 static bool may_share(const struct session *session) {
   enum config_protocol protocol = session->setup.config->source.protocol;
   return protocol == CONFIG_PROTOCOL_NATIVE || protocol == CONFIG_PROTOCOL_AUTO;
 }
 
-/* A producer that is told what became of its frames may send the next one only then, although there are slots. */
+/* True if the producer may be waiting for the fate of its frames before it sends the next one, although slots are free. */
 static bool keeps_producer_waiting(const struct session *session, int64_t now) {
   const struct flow *flow = &session->flow;
   const unsigned emitting = slot_count(&flow->ring, SLOT_EMITTING);
@@ -83,7 +86,7 @@ static bool keeps_producer_waiting(const struct session *session, int64_t now) {
          now - flow->active > session->source.timeout_ns;
 }
 
-/* While readers hold slots: a frame waits for one of those, or the next producer does, or this one may. */
+/* While readers hold slots: true if a READY frame, this producer or the next one waits for such a slot. */
 static bool wants_slot(const struct session *session, int64_t now) {
   const struct slot_ring *ring = &session->flow.ring;
   bool to_dispatch = slot_count(ring, SLOT_READY) > 0 && flow_taken(&session->flow) >= session->flow.depth;
@@ -92,7 +95,7 @@ static bool wants_slot(const struct session *session, int64_t now) {
          keeps_producer_waiting(session, now);
 }
 
-/* The session's results have nobody to go to. */
+/* Drops all results, because nobody can take them. */
 static bool abandon_results(struct session *session, int64_t now) {
   enum fate fate = session->stopping ? FATE_SHUTDOWN : FATE_CLIENT_GONE;
   if (session->shares) {
@@ -102,19 +105,19 @@ static bool abandon_results(struct session *session, int64_t now) {
   return drop_all(session, SLOT_READY, fate, now) || moved;
 }
 
-/* By shared memory. A producer that has ended is told nothing more. */
+/* Emit by shared memory. A producer that ended gets no more completions. */
 static bool emit_completions(struct session *session, int64_t now) {
   if (session->source.state != SOURCE_OPEN) {
     return false;
   }
   enum completions_progress progress = completions_turn(&session->channel, now);
   if (progress == COMPLETIONS_BROKEN) {
-    source_end(&session->source, DETACH_MALFORMED, "in shared memory it took results that it was not given");
+    source_end(&session->source, DETACH_MALFORMED, "in shared memory it consumed results that were not completed");
   }
   return progress != COMPLETIONS_QUIET;
 }
 
-/* DONE results go to the sink, in order; what it does with them is its own business. */
+/* Offers DONE results to the sink, in order. */
 static bool emit(struct session *session, int64_t now) {
   struct flow *flow = &session->flow;
   if (session->client_gone || session->stopping) {
@@ -127,7 +130,7 @@ static bool emit(struct session *session, int64_t now) {
   for (unsigned i = 0; i < results; i++) {
     sink_offer(session->sink, flow, flow_offer(flow));
   }
-  if (!flow->relay) { /* else the sink's own lane looks after it, and nothing of it is to be read here */
+  if (!flow->relay) { /* a sink on another lane runs its own turns, and nothing of it may be read here */
     bool has_work = results > 0 || session->sink->leases.count > 0;
     if (has_work && sink_turn(session->sink, now)) {
       lane_schedule(&session->sink->runner);
@@ -137,7 +140,7 @@ static bool emit(struct session *session, int64_t now) {
   return results > 0 || told;
 }
 
-/* Downstream first, so that what a step frees is there for the one before it. */
+/* Runs the last step first, so that what a step frees can be used by the step before it. */
 static bool turn_once(struct session *session, int64_t now) {
   struct flow *flow = &session->flow;
   const struct slot_queue *queues = flow->ring.queues;
@@ -153,7 +156,7 @@ static bool turn_once(struct session *session, int64_t now) {
     session_take_stages(session);
     moved = true;
   }
-  if (queues[SLOT_READY].count > 0) { /* frames that had come before may have found a slot only now */
+  if (queues[SLOT_READY].count > 0) { /* frames that waited may have got a slot just now */
     nvtx_next("dispatch");
     moved |= dispatch_turn(flow, now);
   }
@@ -161,7 +164,7 @@ static bool turn_once(struct session *session, int64_t now) {
   moved |= source_turn(&session->source, now);
   if (queues[SLOT_READY].count > 0) {
     nvtx_next("dispatch");
-    moved |= dispatch_turn(flow, now); /* what came is on the device before that is asked again */
+    moved |= dispatch_turn(flow, now); /* new frames reach the device before it is asked again */
   }
   if (session->shares && session->channel.ring_pending) {
     completions_ring(&session->channel);
@@ -171,7 +174,7 @@ static bool turn_once(struct session *session, int64_t now) {
     session->receive.held = true;
     session_report(session, SESSION_GPU_FAULT);
   }
-  if (flow->held_back && flow->device_dead) { /* told of, with the stages that its frames were at */
+  if (flow->held_back && flow->device_dead) { /* the fault was reported with the old stages, so the switch may follow */
     session_take_stages(session);
   }
   if (flow->device_dead && session->stopping) {
@@ -188,7 +191,7 @@ static void publish(struct session *session, int64_t now) {
   struct session_view *view = &session->account.now;
   const struct slot_queue *queues = session->flow.ring.queues;
   bool quiet = now - session->flow.active > QUIET_AFTER;
-  bool still = quiet || session->receive.held; /* where no frame begins, what is left is what it waits for */
+  bool still = quiet || session->receive.held; /* no frame begins, so whatever is left is what it waits for */
   view->ledger.in_flight = flow_in_flight(&session->flow);
   view->not_read = session->unread_since != 0 && now - session->unread_since >= SESSION_PAUSE_S * NS_PER_S;
   view->waiting = WAITING_FOR_NOTHING;
@@ -213,11 +216,11 @@ static void publish(struct session *session, int64_t now) {
   account_publish(&session->account);
 }
 
-/* spin: whether to look again without sleeping, although nothing moved. */
+/* For spin: returns true to poll again without sleeping although nothing moved. */
 static bool keep_spinning(struct session *session, int64_t now) {
   struct flow *flow = &session->flow;
-  /* How long the frames on a GPU may take from now, up to where waking up late no longer counts. On the CPU backend the
-   * workers want the processor. */
+  /* Expected time of the frames on a GPU, up to where waking up late no longer matters. Not on the CPU backend, whose threads
+     need the processor. */
   int64_t frames = slot_count(&flow->ring, SLOT_RUNNING);
   int64_t expected = session->on_gpu ? frames * session->stages[flow->stages % 2].costs.alone : 0;
   expected = expected < SPIN_FOR_FRAMES ? expected : SPIN_FOR_FRAMES;
@@ -226,11 +229,11 @@ static bool keep_spinning(struct session *session, int64_t now) {
     return true;
   }
   const struct slot *oldest = slot_oldest(&flow->ring, SLOT_RUNNING);
-  return oldest && !flow->device_dead && device_await(flow->program, oldest->index); /* else a worker wakes it */
+  return oldest && !flow->device_dead && device_await(flow->program, oldest->index); /* otherwise a worker wakes the lane */
 }
 
-/* Rounds, until nothing moves, or nothing has moved and others on the lane wait, or the loop is to look at what else there is
- * to do; `now` gets the time of their end. True: more may move at once. */
+/* Takes rounds until nothing moves. Stops earlier if other sessions on the lane wait, or if the loop must look at other events.
+   `now` gets the end time. Returns true if more may move at once. */
 static bool take_rounds(struct session *session, int64_t *now) {
   const bool own = lane_is_own(&session->runner);
   const int64_t longest = own && session->shares && session->is_reply ? SPIN_ALONE : SPIN_A_TURN;
@@ -256,7 +259,7 @@ static bool take_rounds(struct session *session, int64_t *now) {
   return again;
 }
 
-/* What few turns have to do costs all others a test, and no call. */
+/* Rare work is behind a flag, so that most turns pay a test and no call. */
 bool session_turn(struct runner *runner) {
   struct session *session = (struct session *)runner;
   int64_t now;
@@ -275,18 +278,18 @@ bool session_turn(struct runner *runner) {
   }
   publish(session, now);
   if (session_is_unreported(session, SESSION_IDLE) && is_idle(session)) {
-    session_report(session, SESSION_IDLE); /* whoever hears of it looks at what was published */
+    session_report(session, SESSION_IDLE); /* the control loop reads the published account when it gets this */
   }
   if (session->stopping && finish_stop(session)) {
     return false;
   }
-  /* Before it waits, it asks the sink's lane and a client with shared memory to wake it. */
+  /* Before it sleeps it asks the sink's lane and a shared-memory client to wake it. */
   return again || (session->flow.relay && !relay_may_wait(session->flow.relay)) ||
          (session->shares && !source_may_sleep(&session->source));
 }
 
-/* While the process was stopped (SIGSTOP, a frozen machine) neither device nor producer was looked at: no limit counts
- * that time. */
+/* While the process was stopped (SIGSTOP, a frozen machine) neither device nor producer could be watched, so no timeout counts
+   that time. */
 static void excuse_standstill(struct session *session, int64_t now) {
   if (now - session->ticked > STANDSTILL) {
     session->account.now.last_completion = now;
@@ -296,7 +299,7 @@ static void excuse_standstill(struct session *session, int64_t now) {
   session->ticked = now;
 }
 
-/* How long the oldest frame may be on its device. Frames of slower sessions may be before it there. */
+/* How long the oldest frame may stay on its device. Frames of slower sessions may be ahead of it. */
 static int64_t find_patience(const struct session *session) {
   const struct flow *flow = &session->flow;
   int64_t alone = session->stages[flow->stages % 2].costs.alone;
@@ -314,7 +317,8 @@ void session_tick(struct runner *runner, int64_t now) {
   source_tick(&session->source, now);
   bool owed = completion_check(&session->flow, find_patience(session), now);
   session_watch_client(session, now);
-  owed |= session->shares && channel_has_unread(&session->channel); /* what a client is done with, it does not ring for */
+  /* a client does not ring for completions that it consumed */
+  owed |= session->shares && channel_has_unread(&session->channel);
   owed |= owes_acknowledgement(session) || keeps_producer_waiting(session, now);
   owed |= session->flow.device_dead && session_is_unreported(session, SESSION_GPU_FAULT);
   if (owed || session_is_unreported(session, SESSION_IDLE)) {
@@ -329,16 +333,16 @@ int64_t session_asked(const struct session *session) {
 
 /* -- ends ---------------------------------------------------------------------------------------------------------- */
 
-/* Nothing of what the session may lend is in use any more. */
+/* True if no slot that a client may see is in use. */
 static bool all_slots_free(const struct session *session) {
   return slot_count(&session->flow.ring, SLOT_FREE) == session->flow.ring.count || session->flow.device_dead;
 }
 
-/* The producer has ended: its descriptor goes back, with `reply` when it got its last result. Where memory is lent, frames do
- * not outlive their producer: the next one may have all slots. */
+/* The producer has ended: returns its descriptor, with `reply` after its last result. With shared memory, frames do not outlive
+   their producer, because the next one may get all slots. */
 static void finish_source(struct session *session) {
   if (session->shares && session->is_reply && !session->client_gone) {
-    session->client_gone = true; /* without its connection it takes nothing */
+    session->client_gone = true; /* without its connection it consumes nothing */
     lane_schedule(&session->runner);
   }
   if (session->shares && !all_slots_free(session)) {
@@ -349,7 +353,7 @@ static void finish_source(struct session *session) {
       return;
     }
     if (!session_detach_client(session)) {
-      return; /* there will be a turn when it is */
+      return; /* its detachment causes a turn */
     }
   }
   if (may_share(session) && !all_slots_free(session)) {
@@ -367,7 +371,7 @@ void session_on_source_closed(struct source *source) {
   lane_schedule(&session->runner);
 }
 
-/* Readers still take results: of interest where nothing may be lost, and before an end, which would cut them off. */
+/* True if readers still take results that matter: under `block` nothing may be lost, and an end would cut readers off. */
 static bool is_emitting(const struct session *session) {
   if (session->sink->block) {
     return slot_count(&session->flow.ring, SLOT_EMITTING) > 0;
@@ -375,7 +379,7 @@ static bool is_emitting(const struct session *session) {
   return atomic_load(&session->hold_for_readers) && sink_is_sending(session->sink);
 }
 
-/* Nothing is left of any frame, not even in a read under way. */
+/* True if no frame is in flight and no read is under way. */
 static bool is_idle(const struct session *session) {
   bool leaves = session->receive.begun && atomic_load(&session->hold_leaves_partial);
   unsigned left = leaves && session->receive.filling ? 1 : 0;
@@ -383,7 +387,7 @@ static bool is_idle(const struct session *session) {
          flow_in_flight(&session->flow) == left;
 }
 
-/* True: the session has left its lane. */
+/* Returns true once the session has left its lane. */
 static bool finish_stop(struct session *session) {
   const struct slot_ring *ring = &session->flow.ring;
   if (session->source.state != SOURCE_NONE || flow_in_flight(&session->flow) > 0 || slot_count(ring, SLOT_RUNNING) > 0 ||

@@ -1,10 +1,10 @@
 /*
- * The programs of a session: those of the stages in force, and how other stages take their place, while its producer stays and
- * every frame stays where it is.
+ * The programs of a session: that of the stages in force, and their replacement by other stages while the producer and all
+ * frames stay.
  *
- * The others are made ready on a set-up thread, in the slots' memory, through which no warm-up frame may go meanwhile; what a
- * warm-up decides is learnt in other memory before that. Then the lane is told: it dispatches nothing until no frame is on the
- * device, so that frames keep their order, and goes on with the other program in the same turn.
+ * A set-up thread prepares the new program in the memory of the slots, but lets no warm-up frame through them. Whatever a
+ * warm-up has to find out was measured in other memory before. Then the lane gets an order. It dispatches no frame until none
+ * is on the device, so that frames keep their order, and switches the program in the same turn.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 /* -- programs ------------------------------------------------------------------------------------------------------ */
 
-/* What the first warm-up has measured holds for all programs of these stages. */
+/* The choices of the first warm-up hold for all programs of these stages. */
 static void keep_choices(struct session_stages *stages) {
   const struct worker_ready *ready = device_program_ready(stages->program);
   stages->graph = ready->graph ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
@@ -25,7 +25,7 @@ static void keep_choices(struct session_stages *stages) {
   }
 }
 
-/* On false what was made of it stays to be freed. */
+/* On failure the caller frees what was made. */
 static bool stages_make(struct session *session, struct session_stages *stages, const struct gpu_buffers *buffers,
                         unsigned spared, struct failure *failure) {
   const struct session_setup *setup = &session->setup;
@@ -59,7 +59,7 @@ static void find_buffers(const struct session *session, struct gpu_buffers *buff
   }
 }
 
-/* Warm-up frames go through free slots, where a frame that was given up would break the device once more. */
+/* Clears the free slots. Warm-up frames use them, and the input of a quarantined frame would break the device again. */
 static void clear_given_up(struct session *session) {
   const struct flow *flow = &session->flow;
   for (unsigned i = 0; i < flow->ring.count && session->quarantined > 0; i++) {
@@ -69,7 +69,7 @@ static void clear_given_up(struct session *session) {
   }
 }
 
-/* A bit for each slot with a result, which no warm-up frame may overwrite. */
+/* A bit for each slot that warm-up frames must not touch: it holds a result or, with foreign code in the chain, any frame. */
 unsigned session_spared(const struct session *session) {
   const bool is_foreign = device_chain_record(session_stages(session)->chain)->is_foreign;
   unsigned spared = 0;
@@ -104,7 +104,7 @@ const struct session_stages *session_other_stages(const struct session *session)
   return &session->stages[(session->in_force + 1) % 2];
 }
 
-/* -- other stages -------------------------------------------------------------------------------------------------- */
+/* -- replacing the stages ------------------------------------------------------------------------------------------ */
 
 bool session_take_labels(struct session *session, const struct device_chain *chain) {
   const struct chain_record *record = device_chain_record(chain);
@@ -112,7 +112,7 @@ bool session_take_labels(struct session *session, const struct device_chain *cha
                           record->label_count);
 }
 
-/* Learns what a warm-up decides, and has the device load what frames need, in memory that no frame is in. */
+/* Runs a warm-up in separate memory: makes its choices, and loads what frames need onto the device. */
 static bool stages_learn(struct session *session, struct session_stages *stages, struct failure *failure) {
   const struct flow *flow = &session->flow;
   struct device *device = session->setup.device;
@@ -154,7 +154,7 @@ void session_take_stages(struct session *session) {
   flow->held_back = false;
   flow->stages = (flow->stages + 1) % FLOW_STAGES;
   flow->program = session->stages[flow->stages % 2].program;
-  flow->restart_owed = true; /* the other stages' state is empty */
+  flow->restart_owed = true; /* the new stages have no state */
   session_report(session, SESSION_CHANGED);
 }
 

@@ -232,7 +232,8 @@ static bool take_place(struct reader *reader, const struct reader *left, sink_fl
   return take_rest(reader, left) && reader_is_in_place(reader) && take_rest_frame(reader, left, lookup, context);
 }
 
-struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd, sink_flow_lookup *lookup, void *context, bool *cut) {
+struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd, sink_flow_lookup *lookup, void *context,
+                            bool *cut) {
   struct failure failure;
   bool gone = left && IMAGE_IS_FLAG(left->leaving) && left->leaving;
   *cut = !gone;

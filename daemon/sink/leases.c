@@ -143,7 +143,7 @@ bool reader_adopt_leases(struct reader *reader, const struct reader *of) {
   shared->memory = left->memory;
   shared->completed = left->completed;
   shared->taken = left->taken;
-  shared->asleep = true;  /* the reader may have seen that the lane slept, */
+  shared->asleep = true;       /* the reader may have seen that the lane slept, */
   shared->ring_pending = true; /* and if the reader sleeps, nobody has rung for it yet */
   bool sound = true;
   for (uint32_t at = left->taken; at != left->completed && sound; at++) {

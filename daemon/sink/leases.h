@@ -25,7 +25,7 @@ struct shared_reader {
   unsigned memory;           /* which of the session's it sees */
   uint32_t completed, taken; /* cursors: loans begun, and ended */
   struct lease leases[NATIVE_RING];
-  bool asleep;  /* it was told to ring */
+  bool asleep;       /* it was told to ring */
   bool ring_pending; /* it sleeps, and could not be rung for */
   bool readable;
   int64_t active; /* when a loan last began or ended */

@@ -139,8 +139,8 @@ struct reader {
   struct room *room;                         /* `drop`; not attached: what it brings to the sink, or takes along */
   unsigned stalled;                          /* ticks since it took a byte, in which room was wanted */
   struct rest rest;
-  struct pending *spare;     /* what this reader lends to the sink while it is attached */
-  struct mark mark;          /* set while nobody could say how much was written, or what of that stands here */
+  struct pending *spare;        /* what this reader lends to the sink while it is attached */
+  struct mark mark;             /* set while nobody could say how much was written, or what of that stands here */
   struct shared_reader *shared; /* it has shared memory: see loans.h; NULL: results go through its descriptor */
   unsigned final_error;         /* the ERROR that it is still to be told when it has left; 0: none */
 };
@@ -168,7 +168,7 @@ struct file {
   int64_t room_until;     /* for which the one under way waits until then; 0: the disk was not full */
   struct sink_notice room, trouble;
   bool failed, reported; /* that results are lost, and whether the control loop knows */
-  int error;         /* of the last result that was lost */
+  int error;             /* of the last result that was lost */
   char why[160];
   uint64_t lost;   /* results since the file could last be written: what SINK_RECOVERED says, */
   uint64_t missed; /* and those since the sink got the file that it has: what SINK_DETACHED says */
@@ -347,7 +347,8 @@ bool sink_adopt(struct sink *sink, const struct sink *left, sink_flow_lookup *fl
 void sink_abandon(struct sink *sink);
 /* Makes a reader of the one that was left, with this descriptor. NULL: there is no memory, or (`cut`) nobody knows how far it
  * was; the descriptor stays the caller's. */
-struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd, sink_flow_lookup *lookup, void *context, bool *cut);
+struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd, sink_flow_lookup *lookup, void *context,
+                            bool *cut);
 /* The same for the file, where a part of a result is cut off: `torn` gets its bytes. */
 struct reader *reader_adopt_file(struct sink *sink, const struct reader *left, int fd, uint64_t *torn);
 /* What is lent to a reader with shared memory, which it has by now. False: it makes no sense. */

@@ -138,7 +138,7 @@ bool shared_turn(struct sink *sink, struct reader *reader, int64_t now) {
     return false;
   }
   if (!shared_take_back(sink, reader, now)) {
-    dismiss(sink, reader, NATIVE_E_PROTOCOL, "in shared memory it took results that it was not given");
+    dismiss(sink, reader, NATIVE_E_PROTOCOL, "in shared memory it consumed results that were not completed");
     return false;
   }
   sink_release(sink, now); /* results that this sets aside count as lent, too */
