@@ -66,6 +66,7 @@ struct config_vocabulary {
 
 enum config_log_level { CONFIG_LOG_ERROR, CONFIG_LOG_WARNING, CONFIG_LOG_INFO, CONFIG_LOG_DEBUG };
 enum config_backend { CONFIG_BACKEND_AUTO, CONFIG_BACKEND_CUDA, CONFIG_BACKEND_CPU };
+enum config_standby { CONFIG_STANDBY_AUTO, CONFIG_STANDBY_WARM, CONFIG_STANDBY_BARE, CONFIG_STANDBY_OFF };
 enum config_protocol {
   CONFIG_PROTOCOL_RAW,
   CONFIG_PROTOCOL_Y4M,
@@ -273,6 +274,7 @@ struct config {
     unsigned count; /* devices of the CPU backend */
     int64_t timeout_ns;
     unsigned faults; /* a minute, from which the daemon recovers */
+    enum config_standby standby;
   } gpu;
   struct config_limits limits;
   struct config_realtime realtime;
@@ -345,6 +347,7 @@ void config_print_schema(FILE *out, const struct config_vocabulary *vocabulary);
 void config_print_manual(FILE *out, const struct config_vocabulary *vocabulary);
 
 extern const char *const config_backend_names[];
+extern const char *const config_standby_names[];
 extern const char *const config_protocol_names[]; /* all of them */
 extern const char *const config_source_protocol_names[];
 extern const char *const config_sink_protocol_names[];

@@ -3,6 +3,7 @@
 #include <string.h>
 
 const char *const config_backend_names[] = {"auto", "cuda", "cpu", NULL};
+const char *const config_standby_names[] = {"auto", "warm", "bare", "off", NULL};
 const char *const config_protocol_names[CONFIG_PROTOCOL_COUNT + 1] = {"raw", "y4m", "native", "auto", "json"};
 const char *const config_source_protocol_names[] = {"raw", "y4m", "native", "auto", NULL};
 const char *const config_sink_protocol_names[] = {"raw", "y4m", "native", "", "json", NULL};

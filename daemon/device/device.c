@@ -98,12 +98,16 @@ struct device *device_open(const struct device_setup *setup, struct gpu_error *e
   }
   pthread_mutex_init(&device->lock, NULL);
   pthread_mutex_init(&device->making, NULL);
+  pthread_mutex_init(&device->standing, NULL);
   device->setup = *setup;
   device->known = setup->known ? *setup->known : device->known;
   device->process = judge_take(error);
   if (!device->process || !device_take(device, device->process, &device->is, error)) {
     return device_close(device);
   }
+  device->setup.known = &device->known; /* what was measured holds for every later worker, */
+  device->known = device->is.calibration;
+  device->setup.hurries = true; /* for which frames wait */
   device_watch(device);
   return device;
 }
@@ -128,6 +132,7 @@ struct device *device_close(struct device *device) {
     return NULL;
   }
   process_release(device->process);
+  process_release(device->standby);
   while (device->arenas) {
     struct device_arena *arena = device->arenas;
     device->arenas = arena->next;
@@ -142,6 +147,7 @@ struct device *device_close(struct device *device) {
   }
   pthread_mutex_destroy(&device->lock);
   pthread_mutex_destroy(&device->making);
+  pthread_mutex_destroy(&device->standing);
   free(device);
   return NULL;
 }
@@ -154,6 +160,7 @@ struct device *device_join(struct device *const *devices, unsigned count, struct
   }
   pthread_mutex_init(&joint->lock, NULL);
   pthread_mutex_init(&joint->making, NULL);
+  pthread_mutex_init(&joint->standing, NULL);
   joint->is = devices[0]->is;
   joint->member_count = count;
   memcpy(joint->members, devices, count * sizeof devices[0]);

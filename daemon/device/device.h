@@ -71,6 +71,12 @@ bool device_is_lost(const struct device *device);
 bool device_lives(const struct device *device, struct gpu_error *cause);
 /* The start is over: see `hurries`. */
 void device_calm(struct device *device);
+/* A worker that is to take the place of the device's own: WARM has prepared what runs there, with its models; BARE has opened
+ * the device only, which is what WARM becomes where the device's memory is short. AUTO: WARM on a GPU, OFF on the CPU. */
+enum device_standby { DEVICE_STANDBY_AUTO, DEVICE_STANDBY_WARM, DEVICE_STANDBY_BARE, DEVICE_STANDBY_OFF };
+/* Brings it about, and again after each change. Set-up threads; blocks. False: there is none, or not all of it, and it is tried
+ * again later. */
+bool device_stand_by(struct device *device, enum device_standby how, struct gpu_error *error);
 /* Has another worker take the place of one that is lost, with the same memory and programs, once that one has ended. Frames
  * that were there are gone; the callers of all programs get a turn. False: the device stays lost. */
 bool device_replace(struct device *device, struct gpu_error *error);

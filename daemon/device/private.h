@@ -28,6 +28,10 @@ struct device {
   struct gpu_calibration known;
   struct worker_device is;
   double figures[NVML_FIGURES]; /* the control loop's */
+  pthread_mutex_t standing;     /* of the worker that stands by; taken before `making` */
+  struct process *standby;      /* NULL: there is none */
+  int64_t standby_due;          /* not before is another one tried, */
+  int64_t standby_pause;        /* after so long */
   pthread_mutex_t making;       /* of who makes or gives back something on the worker */
   pthread_mutex_t lock;         /* of the lists and of `process`; never held while a worker is asked */
   struct device_arena *arenas;
@@ -77,6 +81,9 @@ struct process *judge_take(struct gpu_error *error);
 
 /* The chain's number on that worker, where it is prepared if it was not; 0 on error. */
 uint64_t chain_on(struct device_chain *chain, struct process *process, struct gpu_error *error);
+
+/* The worker that stands by, which no longer does so, or NULL. With `standing`. */
+struct process *standby_take(struct device *device);
 
 bool device_no_memory(struct gpu_error *error);
 /* A request that begins with the files that the worker is to open in place of others of their names, and their descriptors. */

@@ -116,8 +116,10 @@ bool engine_park(struct engine *engine, const struct lane_patience *patience);
 bool engine_run_messages(struct engine *engine);
 void engine_unpark(struct engine *engine);
 
-/* Sets every device's clock anew. May wait for a device: for a worker thread. False if one is dead. */
-bool engine_anchor(struct engine *engine, struct gpu_error *error);
+/* Has a worker stand by for each device. Blocks: for set-up threads. False: one has none, for that reason. */
+bool engine_stand_by(struct engine *engine, enum config_standby standby, struct gpu_error *error);
+/* False: one is lost. */
+bool engine_lives(const struct engine *engine, struct gpu_error *error);
 /* When the lane that has gone longest without a finished turn last finished one (CLOCK_MONOTONIC ns). */
 int64_t engine_beat(const struct engine *engine);
 

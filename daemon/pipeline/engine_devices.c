@@ -91,7 +91,19 @@ void engine_usage(const struct engine *engine, struct gpu_usage *usage) {
   }
 }
 
-bool engine_anchor(struct engine *engine, struct gpu_error *error) {
+bool engine_stand_by(struct engine *engine, enum config_standby standby, struct gpu_error *error) {
+  static const enum device_standby ways[] = {[CONFIG_STANDBY_AUTO] = DEVICE_STANDBY_AUTO,
+                                             [CONFIG_STANDBY_WARM] = DEVICE_STANDBY_WARM,
+                                             [CONFIG_STANDBY_BARE] = DEVICE_STANDBY_BARE,
+                                             [CONFIG_STANDBY_OFF] = DEVICE_STANDBY_OFF};
+  bool all = true;
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    all = device_stand_by(engine->devices[i].device, ways[standby], error) && all;
+  }
+  return all;
+}
+
+bool engine_lives(const struct engine *engine, struct gpu_error *error) {
   for (unsigned i = 0; i < engine->device_count; i++) {
     if (!device_lives(engine->devices[i].device, error)) {
       return false;

@@ -140,7 +140,7 @@ struct server {
   void (*report)(struct server *server, enum server_event event, const struct server_cause *cause);
   pipeline_listener *on_pipeline;
   bool stop_wanted;
-  bool anchoring;         /* a worker thread reads the devices' clocks */
+  bool attending;         /* a set-up thread sees to it that workers stand by */
   char fault[FAULT_TEXT]; /* FAULTED: what the GPU died of */
   enum exit_status exit_status;
   int64_t started;

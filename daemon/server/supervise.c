@@ -1,5 +1,5 @@
 /*
- * What happens every few seconds while the daemon runs: readings for rates, the devices' clocks, the log's counts of what it
+ * What happens every few seconds while the daemon runs: readings for rates, workers that stand by, the log's counts of what it
  * left out, systemd's status line, and systemd's watchdog, which is fed as long as there is progress. Where the service manager
  * keeps the state, the heartbeat and what is noted of it as well.
  */
@@ -24,41 +24,50 @@ struct supervision {
   char status[256];
 };
 
-/* -- the devices' clocks --------------------------------------------------------------------------------------- */
+/* -- devices --------------------------------------------------------------------------------------------------- */
 
-/* Memory of its own, since the worker thread may wait for a device for longer than supervision lives. */
-struct anchoring {
+/* Memory of its own, since a set-up thread may wait for a worker for longer than supervision lives. */
+struct attending {
   struct server *server;
-  bool alive;
+  enum config_standby standby;
+  bool stands;
   struct gpu_error error;
 };
 
-static void anchor(void *context) {
-  struct anchoring *anchoring = context;
-  anchoring->alive = engine_anchor(anchoring->server->engine, &anchoring->error);
+static void attend(void *context) {
+  struct attending *attending = context;
+  attending->stands = engine_stand_by(attending->server->engine, attending->standby, &attending->error);
 }
 
-static void on_anchored(void *context) {
-  struct anchoring *anchoring = context;
-  struct server *server = anchoring->server;
-  server->anchoring = false;
-  if (!anchoring->alive) {
+static void on_attended(void *context) {
+  struct attending *attending = context;
+  attending->server->attending = false;
+  if (!attending->stands) {
+    log_event(LOG_DEVICE, NULL, "no worker stands by, so that a fault costs more time: %s%s%s", attending->error.text,
+              attending->error.remedy[0] ? "; " : "", attending->error.remedy);
+  }
+  free(attending);
+}
+
+static void report_lost(struct server *server) {
+  struct gpu_error error;
+  if (!engine_lives(server->engine, &error)) {
     struct fault fault;
-    fault_of_device(&fault, engine_lost(server->engine), anchoring->error.text);
+    fault_of_device(&fault, engine_lost(server->engine), error.text);
     server->report(server, SERVER_FAULT, &(struct server_cause){.fault = &fault});
   }
-  free(anchoring);
 }
 
-static void start_anchoring(struct server *server) {
-  struct anchoring *anchoring = server->anchoring ? NULL : calloc(1, sizeof *anchoring);
-  if (!anchoring) {
-    return; /* the next tick tries again */
-  }
-  anchoring->server = server;
-  server->anchoring = loop_job(&server->loop, anchor, on_anchored, anchoring);
-  if (!server->anchoring) {
-    free(anchoring);
+static void attend_devices(struct server *server) {
+  report_lost(server);
+  bool may = server->phase == SERVER_RUNNING && !server->reload && !server->attending && server->replacing == 0;
+  struct attending *attending = may ? calloc(1, sizeof *attending) : NULL;
+  if (attending) { /* else the next tick tries again */
+    *attending = (struct attending){.server = server, .standby = server->config->gpu.standby};
+    server->attending = loop_job(&server->loop, attend, on_attended, attending);
+    if (!server->attending) {
+      free(attending);
+    }
   }
 }
 
@@ -114,7 +123,7 @@ static void on_tick(void *context) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_tick(server->pipelines[i]);
   }
-  start_anchoring(server);
+  attend_devices(server);
   systemd_flush();
   start_late(server);
   if (server->phase == SERVER_RUNNING && !server->reload) {

@@ -33,7 +33,7 @@ static const char *const rich =
 
 static const char *const canonical =
     "log:\n  level: warning\nlanes: 4\ndrain_timeout: 90s\nstatus:\n  socket: \"./s\"\n  http: \"127.0.0.1:9464\"\n  token: t\n"
-    "gpu:\n  backend: cpu\n  device: 1\n  count: 4\n  timeout: 1500ms\n  faults: 5/min\n"
+    "gpu:\n  backend: cpu\n  device: 1\n  count: 4\n  timeout: 1500ms\n  faults: 5/min\n  standby: auto\n"
     "limits: {sessions_per_user: 3, readers_per_user: 32, memory_per_user: 1536MiB}\n"
     "realtime: {policy: rr, priority: 20, cpus: [2, 3, 65], lock: true}\n"
     "models:\n"
