@@ -315,6 +315,13 @@ static bool has_ended(struct device *device) {
 
 bool device_has_worker(struct device *device) { return !has_ended(device); }
 
+pid_t device_worker(struct device *device) {
+  struct process *process = device_hold(device);
+  const pid_t pid = atomic_load(&device->lost) || process_is_lost(process, NULL) ? 0 : process_id(process);
+  process_release(process);
+  return pid;
+}
+
 bool device_is_lost(const struct device *device) {
   bool lost = atomic_load(&device->lost) || (device->member_count == 0 && has_ended((struct device *)(uintptr_t)device));
   for (unsigned i = 0; i < device->member_count; i++) {

@@ -12,6 +12,8 @@
 #ifndef FRAMED_DEVICE_DEVICE_H
 #define FRAMED_DEVICE_DEVICE_H
 
+#include <sys/types.h>
+
 #include "daemon/base/failure.h"
 #include "daemon/base/lane.h"
 #include "gpu/gpu.h"
@@ -84,6 +86,8 @@ bool device_replace(struct device *device, struct gpu_error *error);
 unsigned device_generation(const struct device *device);
 /* Whether there is a worker now, be it of use or not. */
 bool device_has_worker(struct device *device);
+/* The process that serves the device; 0: it is lost, or being replaced. Never blocks. */
+pid_t device_worker(struct device *device);
 /* Before another image of the program follows: workers end, and have ended when this returns. */
 void device_end_all(void);
 /* An error as a failure of the daemon, behind what it was about (NULL: that is all): one of the machine may pass. Returns

@@ -39,3 +39,16 @@ bool history_is_too_fast(const struct history *history, unsigned limit, int64_t 
   int64_t first = history->faults[(limit < HISTORY_FAULTS ? limit : HISTORY_FAULTS) - 1];
   return first != 0 && now - first < MINUTE;
 }
+
+void worker_history_begin(struct worker_history *workers, int64_t now) {
+  workers->generation++;
+  workers->since = now;
+}
+
+void worker_history_replace(struct worker_history *workers, const char *reason, int64_t stopped, int64_t now) {
+  worker_history_begin(workers, now);
+  workers->replaced++;
+  workers->stopped = stopped;
+  workers->gap = now > stopped ? now - stopped : 1;
+  snprintf(workers->text, sizeof workers->text, "%s", reason);
+}

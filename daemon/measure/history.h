@@ -40,6 +40,21 @@ struct history {
   int64_t faults[HISTORY_FAULTS]; /* when devices failed lately: CLOCK_MONOTONIC ns, the latest first */
 };
 
+/* The workers that one device has had since the daemon's start. It passes from image to image. */
+struct worker_history {
+  unsigned generation;     /* how many have served, the present one included */
+  uint64_t replaced;       /* how often one took the place of a worker that was lost */
+  int64_t since;           /* when the present one began to serve: CLOCK_MONOTONIC ns */
+  int64_t stopped;         /* when the last one that was replaced was lost (CLOCK_MONOTONIC ns), */
+  int64_t gap;             /* how many ns later the next one served; 0: none was replaced, */
+  char text[HISTORY_TEXT]; /* and why */
+};
+
+/* A worker serves from `now` on that takes nobody's place. */
+void worker_history_begin(struct worker_history *workers, int64_t now);
+/* A worker serves from `now` on in place of one that was lost at `stopped`, for that reason. */
+void worker_history_replace(struct worker_history *workers, const char *reason, int64_t stopped, int64_t now);
+
 /* The image of the process that runs ends at `now`, because of `cause`. */
 void history_end(struct history *history, enum history_cause cause, const char *text, int64_t now);
 /* A device failed at `now`, and nobody knows which frame it was. */

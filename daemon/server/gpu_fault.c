@@ -114,7 +114,9 @@ struct replacement {
   struct gpu_error error;
   bool replaced;
   struct loop_timer *pause;    /* of one that the machine refuses for now */
-  char sentence[HISTORY_TEXT]; /* of what came first */
+  char sentence[HISTORY_TEXT]; /* of what came first, */
+  char reason[GPU_TEXT];       /* the error alone, */
+  int64_t stopped;             /* and since when the device stands still */
 };
 
 static uint64_t bit(unsigned device) { return UINT64_C(1) << device; }
@@ -180,13 +182,16 @@ static void on_replaced(void *context) {
   if (!replacement->replaced && goes_on && replace_again(server, replacement)) {
     return;
   }
+  const int64_t now = clock_now();
   server->replacing &= ~bit(device);
   device_judge_end(); /* whoever asked what can be spared has its answer */
-  history_begin(&server->history, clock_now());
+  history_begin(&server->history, now);
   if (replacement->replaced) {
+    struct worker_history *workers = &server->workers[device];
+    worker_history_replace(workers, replacement->reason, replacement->stopped, now);
     checkup_revive(server, device);
     log_event(LOG_WORKER_REPLACED, NULL, "device %u has another worker: frames there stood still for %.3g ms", device,
-              (double)server->history.gap / (double)NS_PER_MS);
+              (double)workers->gap / (double)NS_PER_MS);
     server_note(server);
   } else if (goes_on) {
     replacement->fault.error = replacement->error;
@@ -227,6 +232,7 @@ static bool replace_worker(struct server *server, const struct fault *fault) {
     return false;
   }
   *replacement = (struct replacement){.server = server, .fault = *fault};
+  snprintf(replacement->reason, sizeof replacement->reason, "%s", fault->error.text);
   snprintf(replacement->sentence, sizeof replacement->sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "",
            fault->pipeline ? ": " : "", fault_describe(fault, text));
   device_abandon(device, fault->error.text);
@@ -236,7 +242,8 @@ static bool replace_worker(struct server *server, const struct fault *fault) {
     return false;
   }
   exec_reserve(0); /* another worker needs descriptors even if clients have all others */
-  history_end(&server->history, HISTORY_FAULT, replacement->sentence, clock_now());
+  replacement->stopped = clock_now();
+  history_end(&server->history, HISTORY_FAULT, replacement->sentence, replacement->stopped);
   server->replacing |= bit(fault->device);
   return true;
 }

@@ -321,11 +321,20 @@ static void take_tasks(struct server *server, const struct server *left, bool li
   server->asked = left->asking;
 }
 
+static bool take_workers(struct server *server, const struct server *left) {
+  bool sound = true;
+  for (unsigned i = 0; i < ENGINE_MOST_DEVICES && sound; i++) {
+    sound = workers_adopt(&server->workers[i], &left->workers[i]);
+  }
+  return sound;
+}
+
 bool server_take(struct server *server) {
   const struct server *left = left_server();
   bool sound = left && server->left->state->pipelines == server->config->pipeline_count && image_is_time(left->started) &&
                IMAGE_IS_FLAG(left->stop_wanted) && IMAGE_IS_FLAG(left->reload_given_up) && IMAGE_IS_FLAG(left->next_stops) &&
-               IMAGE_IS_FLAG(left->next_reloads) && history_adopt(&server->history, &left->history);
+               IMAGE_IS_FLAG(left->next_reloads) && history_adopt(&server->history, &left->history) &&
+               take_workers(server, left);
   if (!sound) {
     return false;
   }

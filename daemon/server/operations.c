@@ -52,32 +52,36 @@ static void read_view(const struct server *server, struct server_view *view) {
   device_find_lacks(formats_backend(server->config->gpu.backend), &view->lacks);
 }
 
-static void read_absent(const struct engine_absent *absent, struct device_view *view) {
+static void read_absent(const struct server *server, const struct engine_absent *absent, struct device_view *view) {
   *view = (struct device_view){.number = absent->number,
                                .name = absent->name,
                                .address = "",
                                .lost = absent->why == ENGINE_FAILED,
                                .state = engine_absence_names[absent->why],
                                .text = absent->text,
-                               .since = absent->since};
+                               .since = absent->since,
+                               .workers = &server->workers[absent->number]};
 }
 
 /* Devices that are left out come after the open ones, but for one that is being drained and is both. */
 static void read_device(const struct server *server, unsigned index, struct device_view *view) {
   unsigned open = engine_devices(server->engine);
   if (index >= open) {
-    read_absent(absent_at(server, index - open), view);
+    read_absent(server, absent_at(server, index - open), view);
     return;
   }
   unsigned number = engine_device_number(server->engine, index);
   struct device *device = engine_device(server->engine, number);
+  const bool is_replaced = (server->replacing >> number & 1) != 0;
   *view = (struct device_view){.number = number,
                                .name = device_name(device),
                                .address = device_address(device),
                                .lost = device_is_lost(device),
                                .state = engine_find_absent(server->engine, number) ? "draining" : "open",
                                .producers = engine_producers(server->engine, number),
-                               .figures = device_is_lost(device) ? NULL : device_figures(device)};
+                               .figures = device_is_lost(device) ? NULL : device_figures(device),
+                               .worker = is_replaced ? 0 : device_worker(device),
+                               .workers = &server->workers[number]};
 }
 
 static void read_usage(const struct server *server, struct usage *usage) {

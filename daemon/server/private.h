@@ -147,6 +147,8 @@ struct server {
   uint64_t reloads, reload_failures;
   char reload_refusal[1024]; /* why the last reload was refused, with what helps; empty: it was done */
   struct history history;
+  /* By the devices' numbers. */
+  struct worker_history workers[ENGINE_MOST_DEVICES];
   const struct left *left;             /* what a process before this one left, until it is taken; or NULL */
   bool handing_over;                   /* lanes stand still, and nothing new may begin */
   enum history_cause cause;            /* then: why */

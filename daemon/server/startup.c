@@ -278,6 +278,12 @@ static unsigned count_files(const struct config *config) {
   return files;
 }
 
+static void note_workers(struct server *server) {
+  for (unsigned i = 0; i < engine_devices(server->engine); i++) {
+    worker_history_begin(&server->workers[engine_device_number(server->engine, i)], clock_now());
+  }
+}
+
 bool server_start(struct server *server, struct failure *failure) {
   sigset_t held;
   loop_expect_files(count_files(server->config));
@@ -294,7 +300,11 @@ bool server_start(struct server *server, struct failure *failure) {
   pthread_sigmask(SIG_SETMASK, &held, NULL); /* also where nothing was left: signals wait while one image follows another */
   bool hurries = server->left && (server->history.cause == HISTORY_FAULT || server->history.cause == HISTORY_DEVICE);
   server->engine = engine_open(server->config, server->left ? server->left->state->engine : NULL, hurries, failure);
-  return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);
+  if (!server->engine) {
+    return false;
+  }
+  note_workers(server);
+  return make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);
 }
 
 /* -- what is given back at the end ------------------------------------------------------------------------------------ */

@@ -35,6 +35,15 @@ bool history_adopt(struct history *history, const struct history *left) {
   return sound;
 }
 
+bool workers_adopt(struct worker_history *workers, const struct worker_history *left) {
+  bool sound = image_is_time(left->since) && image_is_time(left->stopped) && image_is_time(left->gap);
+  if (sound) {
+    *workers = *left;
+    workers->text[sizeof workers->text - 1] = '\0';
+  }
+  return sound;
+}
+
 bool trouble_adopt(struct trouble *trouble, const struct trouble *left) {
   *trouble = *left;
   trouble->text[sizeof trouble->text - 1] = trouble->remedy[sizeof trouble->remedy - 1] = '\0';

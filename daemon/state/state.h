@@ -15,7 +15,7 @@
 #include "daemon/measure/trouble.h"
 
 /* Raised with every change of what is in the image, or of what it means. */
-enum { STATE_VERSION = 30 };
+enum { STATE_VERSION = 31 };
 
 struct state {
   const void *server, *engine; /* where they lie */
@@ -43,6 +43,7 @@ const struct left *state_left(void);
 
 /* Takes what is known of all process images, and what was wrong with something. False: it makes no sense. */
 bool history_adopt(struct history *history, const struct history *left);
+bool workers_adopt(struct worker_history *workers, const struct worker_history *left);
 bool trouble_adopt(struct trouble *trouble, const struct trouble *left);
 
 /* -- versions ------------------------------------------------------------------------------------------------------- */

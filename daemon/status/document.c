@@ -322,6 +322,18 @@ static json_t *usage_document(const struct status_ops *ops) {
                    count(usage.descriptors));
 }
 
+/* Its workers so far. A device that is lost or left out has none that serves. */
+static json_t *worker_document(const struct device_view *view) {
+  const struct worker_history *workers = view->workers;
+  bool serves = view->worker > 0;
+  json_t *last = workers->gap == 0 ? json_null()
+                                   : json_pack("{s:o, s:o, s:o}", "reason", answer_string(workers->text), "age_s",
+                                               age_document(workers->stopped), "gap_ms", number((double)workers->gap / 1e6));
+  return json_pack("{s:o, s:o, s:o, s:o, s:o}", "pid", serves ? json_integer(view->worker) : json_null(), "generation",
+                   count(workers->generation), "age_s", serves ? age_document(workers->since) : json_null(), "replaced",
+                   count(workers->replaced), "last", last);
+}
+
 static json_t *device_document(const struct device_view *view) {
   static const char *const keys[NVML_FIGURES] = {
       [NVML_LOAD] = "load",
@@ -334,6 +346,7 @@ static json_t *device_document(const struct device_view *view) {
   };
   json_t *document = json_pack("{s:s, s:b, s:s, s:i}", "name", view->name, "lost", view->lost, "state", view->state,
                                "producers", (int)view->producers);
+  document = with(document, "worker", worker_document(view));
   if (view->since != 0) {
     document = with(document, "text", answer_string(view->text));
     document = with(document, "since_s", age_document(view->since));

@@ -21,6 +21,8 @@
 /* Buckets for Prometheus are the octaves of the fine histogram, so that they cost no accuracy: 4 us to 2 s. */
 enum { FIRST_OCTAVE = 5, COARSE_BUCKETS = 20 };
 
+enum { DEVICE_NUMBER = 16 };
+
 struct report {
   FILE *out;
   const struct status_ops *ops;
@@ -145,6 +147,13 @@ static void write_health(const struct report *report) {
   }
 }
 
+static struct device_view device_at(const struct report *report, unsigned index, char number[DEVICE_NUMBER]) {
+  struct device_view view;
+  report->ops->device(report->ops->server, index, &view);
+  snprintf(number, DEVICE_NUMBER, "%u", view.number);
+  return view;
+}
+
 /* What the driver says of each device, if it does. */
 static void write_devices(const struct report *report) {
   static const struct {
@@ -161,10 +170,8 @@ static void write_devices(const struct report *report) {
   for (int figure = 0; figure < NVML_FIGURES; figure++) {
     write_head(report->out, told[figure].name, "gauge", told[figure].help);
     for (unsigned i = 0; i < report->view.device_count; i++) {
-      struct device_view view;
-      char number[16];
-      report->ops->device(report->ops->server, i, &view);
-      snprintf(number, sizeof number, "%u", view.number);
+      char number[DEVICE_NUMBER];
+      struct device_view view = device_at(report, i, number);
       if (view.figures && isfinite(view.figures[figure])) {
         write_labels(report->out, told[figure].name, (struct label[]){{"device", number}, {0}});
         fprintf(report->out, "%.12g\n", view.figures[figure]);
@@ -180,10 +187,8 @@ static void write_device_states(const struct report *report) {
                row == 0 ? "1 for what a device is: open, draining, drained, or failed for good; 0 for what it is not."
                         : "Producers that are connected to sessions on a device.");
     for (unsigned i = 0; i < report->view.device_count; i++) {
-      struct device_view view;
-      char number[16];
-      report->ops->device(report->ops->server, i, &view);
-      snprintf(number, sizeof number, "%u", view.number);
+      char number[DEVICE_NUMBER];
+      struct device_view view = device_at(report, i, number);
       for (size_t state = 0; row == 0 && state < sizeof states / sizeof *states; state++) {
         write_count(report->out, "framed_device_state", (struct label[]){{"device", number}, {"state", states[state]}, {0}},
                     strcmp(view.state, states[state]) == 0);
@@ -191,6 +196,24 @@ static void write_device_states(const struct report *report) {
       if (row == 1) {
         write_count(report->out, "framed_device_producers", (struct label[]){{"device", number}, {0}}, view.producers);
       }
+    }
+  }
+}
+
+static void write_workers(const struct report *report) {
+  char number[DEVICE_NUMBER];
+  write_head(report->out, "framed_worker_replaced_total", "counter",
+             "How often another worker took the place of a device's worker that was lost.");
+  for (unsigned i = 0; i < report->view.device_count; i++) {
+    struct device_view view = device_at(report, i, number);
+    write_count(report->out, "framed_worker_replaced_total", (struct label[]){{"device", number}, {0}}, view.workers->replaced);
+  }
+  write_head(report->out, "framed_worker_age_seconds", "gauge", "For how long a device's worker has served.");
+  for (unsigned i = 0; i < report->view.device_count; i++) {
+    struct device_view view = device_at(report, i, number);
+    if (view.worker > 0) {
+      write_labels(report->out, "framed_worker_age_seconds", (struct label[]){{"device", number}, {0}});
+      fprintf(report->out, "%.3f\n", (double)(clock_now() - view.workers->since) / (double)NS_PER_S);
     }
   }
 }
@@ -346,6 +369,7 @@ char *metrics_text(const struct status_ops *ops) {
     write_usages(&report);
     write_devices(&report);
     write_device_states(&report);
+    write_workers(&report);
     write_health(&report);
     write_degraded(&report);
     write_ages(&report);

@@ -42,6 +42,8 @@ struct device_view {
   int64_t since;         /* and since when: CLOCK_MONOTONIC ns; 0: it is open */
   unsigned producers;    /* connected to sessions on it */
   const double *figures; /* NVML_FIGURES of gpu/record/figures.h; NULL: nothing is known */
+  pid_t worker;          /* the process that serves it now; 0: none */
+  const struct worker_history *workers;
 };
 
 /* What the process has of the machine, so that a leak shows long before it hurts: on a healthy daemon none of these figures

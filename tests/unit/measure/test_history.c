@@ -17,6 +17,17 @@ START_TEST(gaps_are_summed) {
 }
 END_TEST
 
+START_TEST(workers_are_counted) {
+  struct worker_history workers = {0};
+  worker_history_begin(&workers, 1000);
+  ck_assert(workers.generation == 1 && workers.replaced == 0 && workers.since == 1000 && workers.gap == 0);
+  worker_history_replace(&workers, "it fell", 2000, 2300);
+  worker_history_begin(&workers, 5000); /* of the next image */
+  ck_assert(workers.generation == 3 && workers.replaced == 1 && workers.since == 5000);
+  ck_assert(workers.stopped == 2000 && workers.gap == 300 && strcmp(workers.text, "it fell") == 0);
+}
+END_TEST
+
 START_TEST(so_many_faults_a_minute_are_too_many) {
   struct history history = {0};
   int64_t now = 100 * NS_PER_S;
@@ -45,6 +56,7 @@ Suite *history_suite(void) {
   Suite *suite = suite_create("history");
   TCase *all = tcase_create("all");
   tcase_add_test(all, gaps_are_summed);
+  tcase_add_test(all, workers_are_counted);
   tcase_add_test(all, so_many_faults_a_minute_are_too_many);
   tcase_add_test(all, upgrades_are_no_faults);
   suite_add_tcase(suite, all);

@@ -71,6 +71,11 @@ START_TEST(what_makes_no_sense_of_a_history_or_a_trouble_is_not_taken) {
   history.faults[HISTORY_FAULTS - 1] = -1;
   trouble.last = INT64_MAX;
   ck_assert(!history_adopt(&taken, &history) && !trouble_adopt(&other, &trouble));
+  struct worker_history left = {.generation = 2, .replaced = 1, .since = 5, .stopped = 4, .gap = 1}, workers;
+  memset(left.text, 'x', sizeof left.text);
+  ck_assert(workers_adopt(&workers, &left) && workers.replaced == 1 && strlen(workers.text) == HISTORY_TEXT - 1);
+  left.since = -1;
+  ck_assert(!workers_adopt(&workers, &left));
 }
 END_TEST
 

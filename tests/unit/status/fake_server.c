@@ -192,12 +192,17 @@ static void fake_usage(const struct server *server, struct usage *usage) {
 /* A driver does not say everything of every device. */
 static void fake_device(const struct server *server, unsigned index, struct device_view *view) {
   static const double figures[NVML_FIGURES] = {0.42, 2e9, 150e9, 61, 312.5, 1.98e9, NAN};
+  static const struct worker_history workers[] = {
+      {.generation = 3, .replaced = 2, .since = 2, .stopped = 1, .gap = 12500000, .text = "it was ended by signal 9"},
+      {.generation = 1, .since = 1}};
   *view =
       (struct device_view){.number = index, .name = server->view.device, .address = "", .figures = index == 0 ? figures : NULL};
   view->state = index == 0 ? "open" : "failed";
   view->producers = index == 0 ? 1 : 0;
   view->text = "it is broken";
   view->since = index == 0 ? 0 : 1;
+  view->worker = index == 0 ? 4711 : 0;
+  view->workers = &workers[index];
 }
 
 static struct health *fake_health(const struct server *server) {

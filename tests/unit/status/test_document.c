@@ -49,6 +49,16 @@ START_TEST(says_what_the_daemon_is) {
   ck_assert_str_eq(text_at(document, "devices/0/state"), "open");
   ck_assert_double_eq(number_at(document, "devices/0/producers"), 1);
   ck_assert_ptr_null(json_object_get(at(document, "devices/0"), "text"));
+  ck_assert_double_eq(number_at(document, "devices/0/worker/pid"), 4711);
+  ck_assert_double_eq(number_at(document, "devices/0/worker/generation"), 3);
+  ck_assert_double_gt(number_at(document, "devices/0/worker/age_s"), 0);
+  ck_assert_double_eq(number_at(document, "devices/0/worker/replaced"), 2);
+  ck_assert_str_eq(text_at(document, "devices/0/worker/last/reason"), "it was ended by signal 9");
+  ck_assert_double_gt(number_at(document, "devices/0/worker/last/age_s"), 0);
+  ck_assert_double_eq(number_at(document, "devices/0/worker/last/gap_ms"), 12.5);
+  ck_assert(json_is_null(at(document, "devices/1/worker/pid")) && json_is_null(at(document, "devices/1/worker/age_s")));
+  ck_assert_double_eq(number_at(document, "devices/1/worker/generation"), 1);
+  ck_assert(json_is_null(at(document, "devices/1/worker/last")));
   ck_assert_str_eq(text_at(document, "devices/1/state"), "failed");
   ck_assert_str_eq(text_at(document, "devices/1/text"), "it is broken");
   ck_assert_uint_eq(json_array_size(at(document, "pipelines/cam0/devices")), 2);

@@ -51,6 +51,10 @@ START_TEST(has_counters_of_each_pipeline) {
   expect_line(text, "framed_device_state{device=\"1\",state=\"failed\"} 1");
   expect_line(text, "framed_device_state{device=\"1\",state=\"open\"} 0");
   expect_line(text, "framed_device_producers{device=\"0\"} 1");
+  expect_line(text, "framed_worker_replaced_total{device=\"0\"} 2");
+  expect_line(text, "framed_worker_replaced_total{device=\"1\"} 0");
+  ck_assert_ptr_nonnull(strstr(text, "framed_worker_age_seconds{device=\"0\"}"));
+  ck_assert_ptr_null(strstr(text, "framed_worker_age_seconds{device=\"1\"}"));
   expect_line(text, "framed_device_busy_seconds_total{pipeline=\"cam0\"} 7.25");
   expect_line(text, "framed_overlap_ratio{pipeline=\"cam0\"} 0.48");
   expect_line(text, "framed_overlap_speedup{pipeline=\"idle\"} 0");
