@@ -56,6 +56,9 @@ static void add_pinned(struct examination *examination, const struct pipeline_vi
 /* A result in a hundred that is missed is no moment's stall any more. */
 #define MISSED_SHARE 100
 
+/* A worker that was replaced longer ago is no news any more. */
+#define REPLACED_LATELY_S 3600
+
 /* Under `drop` the pipeline does not wait for its readers, so that no bound shows a slow one; the advice may have said it. */
 static void examine_slow_readers(struct examination *examination, const struct pipeline_view *view) {
   uint64_t results = view->fates[FATE_EMITTED] + view->fates[FATE_UNREAD];
@@ -128,6 +131,25 @@ static void examine_lacks(struct examination *examination) {
   }
 }
 
+/* Its frames run again, but what ends a worker is a mistake or a lack that stays. */
+static void examine_workers(struct examination *examination) {
+  static const char remedy[] = "journalctl -u framed names the frames and stages that it had, journalctl -k a kill for lack of "
+                               "memory: see FAULTS, UPGRADES AND RESTARTS in framed(8)";
+  const char *number;
+  json_t *device;
+  json_object_foreach(json_object_get(examination->document, "devices"), number, device) {
+    const json_t *worker = json_object_get(device, "worker"), *last = json_object_get(worker, "last");
+    double age_s = json_number_value(json_object_get(last, "age_s"));
+    long long replaced = json_integer_value(json_object_get(worker, "replaced"));
+    char age[TEXT_ROOM];
+    if (json_is_object(last) && age_s < REPLACED_LATELY_S) {
+      findings_add(&examination->findings, "worker", VERDICT_BETTER, remedy,
+                   "that of device %s was replaced %s ago (%lld time%s since the daemon's start): %s", number,
+                   text_uptime(age, age_s), replaced, replaced == 1 ? "" : "s", text_in(last, "reason"));
+    }
+  }
+}
+
 static void examine_gpus(const struct probe *probe, const char *backend) {
   struct nvml_gpu gpus[NVML_GPUS];
   char why[NVML_TEXT];
@@ -162,6 +184,7 @@ static void examine(struct examination *examination, const char *socket) {
   }
   examine_gpus(&probe, daemon.backend);
   examine_lacks(examination);
+  examine_workers(examination);
   /* Last, since clients could fill the findings of hundreds of pipelines. */
   each_pipeline(examination, examine_results, NULL);
   each_pipeline(examination, examine_client, NULL);

@@ -69,12 +69,28 @@ static void print_state(const char *number, const json_t *device, bool colour) {
   }
 }
 
+static void print_worker(const char *number, const json_t *device, bool colour) {
+  const json_t *worker = json_object_get(device, "worker"), *last = json_object_get(worker, "last");
+  const char *reason = json_string_value(json_object_get(last, "reason"));
+  long long replaced = json_integer_value(json_object_get(worker, "replaced"));
+  char age[TEXT_ROOM], gap[TEXT_ROOM];
+  if (replaced > 0) {
+    text_colour_begin(stdout, COLOUR_YELLOW, colour);
+    printf("device %s: its worker was replaced %lld time%s, the last %s ago in %s: %s", number, replaced,
+           replaced == 1 ? "" : "s", text_uptime(age, json_number_value(json_object_get(last, "age_s"))),
+           text_duration(gap, json_number_value(json_object_get(last, "gap_ms")) * 1000), reason ? reason : "");
+    text_colour_end(stdout, COLOUR_YELLOW, colour);
+    putchar('\n');
+  }
+}
+
 static void print_devices(json_t *document, bool colour) {
   const char *number;
   json_t *device;
   json_object_foreach(json_object_get(document, "devices"), number, device) {
     print_figures(number, device);
     print_state(number, device, colour);
+    print_worker(number, device, colour);
   }
 }
 
