@@ -5,12 +5,13 @@ The `fault` stage of test builds strikes with `again: no`, so that frames that r
 
 import os
 import signal
+import subprocess
 
 import numpy as np
 import pytest
 
-from harness import (BACKEND, Background, Client, Daemon, numbered, pipeline, read_y4m, require_whole,
-                     wait_until, y4m_stream)
+from harness import (BACKEND, FRAMECTL, Background, Client, Daemon, environment, limit, numbered, pipeline, read_y4m,
+                     require_whole, wait_until, y4m_stream)
 
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -266,6 +267,47 @@ def test_a_state_that_is_none_ends_a_daemon_whose_sockets_the_manager_has(place)
         os.close(fd)
         daemon.ends(70)
     assert "the daemon ends, so that the service manager, which has its sockets, starts it anew" in daemon.log
+
+
+def worker(daemon):
+    return daemon.status()["devices"]["0"]["worker"]
+
+
+def framectl(daemon, command):
+    return subprocess.run([FRAMECTL, "-s", daemon.socket, command], capture_output=True, text=True, env=environment(),
+                          timeout=limit(20), check=False)
+
+
+def test_status_tells_of_a_killed_worker(place):
+    """Its number, its age, and why it took another's place, which the next process image of the daemon knows, too."""
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu()) as daemon:
+        carry(daemon, 10)
+        first = worker(daemon)
+        with open(f"/proc/{first['pid']}/comm", encoding="ascii") as file:
+            assert file.read() == "framed-worker\n"
+        assert (first["generation"], first["replaced"], first["last"]) == (1, 0, None) and first["age_s"] >= 0, first
+        assert 'framed_worker_replaced_total{device="0"} 0\n' in daemon.metrics()
+        assert "its worker was replaced" not in framectl(daemon, "status").stdout
+        assert "that of device 0 was replaced" not in framectl(daemon, "doctor").stdout
+        os.kill(first["pid"], signal.SIGKILL)
+        wait_until(lambda: worker(daemon)["replaced"] == 1, lambda: f"it is replaced: {daemon.last}\n{daemon.log}")
+        second = worker(daemon)
+        assert second["pid"] not in (None, first["pid"]) and second["generation"] == 2, second
+        assert "signal 9" in second["last"]["reason"] and str(first["pid"]) in second["last"]["reason"], second
+        assert second["last"]["gap_ms"] > 0 and 0 <= second["age_s"] <= second["last"]["age_s"], second
+        assert 'framed_worker_replaced_total{device="0"} 1\n' in daemon.metrics()
+        assert 'framed_worker_age_seconds{device="0"} ' in daemon.metrics()
+        told = framectl(daemon, "status").stdout
+        assert "device 0: its worker was replaced 1 time, the last " in told and "signal 9" in told, told
+        told = framectl(daemon, "doctor")
+        assert told.returncode == 2 and "that of device 0 was replaced " in told.stdout and "signal 9" in told.stdout, told
+        carry(daemon, 10)
+        assert daemon.post("/v1/upgrade")[0] == 200
+        wait_handovers(daemon, "upgrade", 1)
+        third = worker(daemon)
+        assert third["generation"] == 3 and third["replaced"] == 1 and third["pid"] not in (first["pid"], second["pid"]), third
+        assert third["last"]["reason"] == second["last"]["reason"] and third["last"]["gap_ms"] == second["last"]["gap_ms"], third
+        carry(daemon, 10)
 
 
 def test_a_reload_goes_on_over_a_fault(place):
