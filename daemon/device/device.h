@@ -79,6 +79,8 @@ enum device_standby { DEVICE_STANDBY_AUTO, DEVICE_STANDBY_WARM, DEVICE_STANDBY_B
 /* Brings it about, and again after each change. Set-up threads; blocks. False: there is none, or not all of it, and it is tried
  * again later. */
 bool device_stand_by(struct device *device, enum device_standby how, struct gpu_error *error);
+/* The process that stands by and how far it is, WARM or BARE; 0: there is none. Never blocks. */
+pid_t device_standing(const struct device *device, enum device_standby *how);
 /* Has another worker take the place of one that is lost, with the same memory and programs, once that one has ended. Frames
  * that were there are gone; the callers of all programs get a turn. False: the device stays lost. */
 bool device_replace(struct device *device, struct gpu_error *error);

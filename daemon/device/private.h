@@ -32,8 +32,10 @@ struct device {
   struct process *standby;      /* NULL: there is none */
   int64_t standby_due;          /* not before is another one tried, */
   int64_t standby_pause;        /* after so long */
-  pthread_mutex_t making;       /* of who makes or gives back something on the worker */
-  pthread_mutex_t lock;         /* of the lists and of `process`; never held while a worker is asked */
+  atomic_int standby_pid;       /* for who only looks; 0: there is none */
+  _Atomic enum device_standby standby_is;
+  pthread_mutex_t making; /* of who makes or gives back something on the worker */
+  pthread_mutex_t lock;   /* of the lists and of `process`; never held while a worker is asked */
   struct device_arena *arenas;
   struct line_page *lines[DEVICE_MOST_LANES + 1];   /* of the lanes that have programs there; the last: of no lane */
   struct line_page *retired[DEVICE_MOST_LANES + 1]; /* of the worker before, likewise */

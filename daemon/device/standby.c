@@ -49,15 +49,26 @@ static bool prepare_chains(struct device *device, struct gpu_error *error) {
   return prepared;
 }
 
+static void set_standby(struct device *device, struct process *process, enum device_standby how) {
+  device->standby = process;
+  atomic_store(&device->standby_is, how);
+  atomic_store(&device->standby_pid, process ? process_id(process) : 0);
+}
+
 static bool stand_by(struct device *device, enum device_standby how, struct gpu_error *error) {
   if (device->standby && (how == DEVICE_STANDBY_OFF || process_is_lost(device->standby, NULL))) {
-    device->standby = process_release(device->standby);
+    struct process *old = device->standby;
+    set_standby(device, NULL, DEVICE_STANDBY_OFF);
+    process_release(old);
   }
   if (how == DEVICE_STANDBY_OFF || clock_now() < device->standby_due) {
     return true;
   }
-  device->standby = device->standby ? device->standby : begin(device, error);
+  if (!device->standby) {
+    set_standby(device, begin(device, error), DEVICE_STANDBY_BARE);
+  }
   if (device->standby && (how == DEVICE_STANDBY_BARE || prepare_chains(device, error))) {
+    atomic_store(&device->standby_is, how);
     device->standby_pause = 0;
     return true;
   }
@@ -79,7 +90,12 @@ bool device_stand_by(struct device *device, enum device_standby how, struct gpu_
 
 struct process *standby_take(struct device *device) {
   struct process *process = device->standby;
-  device->standby = NULL;
+  set_standby(device, NULL, DEVICE_STANDBY_OFF);
   device->standby_due = 0;
   return process && process_is_lost(process, NULL) ? process_release(process) : process;
+}
+
+pid_t device_standing(const struct device *device, enum device_standby *how) {
+  *how = atomic_load(&device->standby_is);
+  return atomic_load(&device->standby_pid);
 }

@@ -72,6 +72,7 @@ static void read_device(const struct server *server, unsigned index, struct devi
   }
   unsigned number = engine_device_number(server->engine, index);
   struct device *device = engine_device(server->engine, number);
+  enum device_standby standby = DEVICE_STANDBY_OFF;
   const bool is_replaced = (server->replacing >> number & 1) != 0;
   *view = (struct device_view){.number = number,
                                .name = device_name(device),
@@ -81,7 +82,9 @@ static void read_device(const struct server *server, unsigned index, struct devi
                                .producers = engine_producers(server->engine, number),
                                .figures = device_is_lost(device) ? NULL : device_figures(device),
                                .worker = is_replaced ? 0 : device_worker(device),
-                               .workers = &server->workers[number]};
+                               .workers = &server->workers[number],
+                               .standby = device_standing(device, &standby),
+                               .standby_is = standby == DEVICE_STANDBY_WARM ? "warm" : "bare"};
 }
 
 static void read_usage(const struct server *server, struct usage *usage) {

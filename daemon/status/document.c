@@ -329,9 +329,11 @@ static json_t *worker_document(const struct device_view *view) {
   json_t *last = workers->gap == 0 ? json_null()
                                    : json_pack("{s:o, s:o, s:o}", "reason", answer_string(workers->text), "age_s",
                                                age_document(workers->stopped), "gap_ms", number((double)workers->gap / 1e6));
-  return json_pack("{s:o, s:o, s:o, s:o, s:o}", "pid", serves ? json_integer(view->worker) : json_null(), "generation",
+  json_t *standby =
+      view->standby == 0 ? json_null() : json_pack("{s:o, s:s}", "pid", json_integer(view->standby), "state", view->standby_is);
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "pid", serves ? json_integer(view->worker) : json_null(), "generation",
                    count(workers->generation), "age_s", serves ? age_document(workers->since) : json_null(), "replaced",
-                   count(workers->replaced), "last", last);
+                   count(workers->replaced), "last", last, "standby", standby);
 }
 
 static json_t *device_document(const struct device_view *view) {

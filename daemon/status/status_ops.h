@@ -44,6 +44,8 @@ struct device_view {
   const double *figures; /* NVML_FIGURES of gpu/record/figures.h; NULL: nothing is known */
   pid_t worker;          /* the process that serves it now; 0: none */
   const struct worker_history *workers;
+  pid_t standby;          /* the process that would take its place; 0: none, */
+  const char *standby_is; /* and how far it is: warm or bare */
 };
 
 /* What the process has of the machine, so that a leak shows long before it hurts: on a healthy daemon none of these figures

@@ -203,6 +203,8 @@ static void fake_device(const struct server *server, unsigned index, struct devi
   view->since = index == 0 ? 0 : 1;
   view->worker = index == 0 ? 4711 : 0;
   view->workers = &workers[index];
+  view->standby = index == 0 ? 4712 : 0;
+  view->standby_is = "warm";
 }
 
 static struct health *fake_health(const struct server *server) {

@@ -56,6 +56,9 @@ START_TEST(says_what_the_daemon_is) {
   ck_assert_str_eq(text_at(document, "devices/0/worker/last/reason"), "it was ended by signal 9");
   ck_assert_double_gt(number_at(document, "devices/0/worker/last/age_s"), 0);
   ck_assert_double_eq(number_at(document, "devices/0/worker/last/gap_ms"), 12.5);
+  ck_assert_double_eq(number_at(document, "devices/0/worker/standby/pid"), 4712);
+  ck_assert_str_eq(text_at(document, "devices/0/worker/standby/state"), "warm");
+  ck_assert(json_is_null(at(document, "devices/1/worker/standby")));
   ck_assert(json_is_null(at(document, "devices/1/worker/pid")) && json_is_null(at(document, "devices/1/worker/age_s")));
   ck_assert_double_eq(number_at(document, "devices/1/worker/generation"), 1);
   ck_assert(json_is_null(at(document, "devices/1/worker/last")));
