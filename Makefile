@@ -50,6 +50,10 @@ for_tools := ncursesw libpng
 # framed-link alone needs these: without libnats it is left out, without libmosquitto it has no MQTT.
 nats     := $(if $(PORTABLE),,$(shell pkg-config --exists libnats 2>/dev/null && echo libnats))
 mqtt     := $(if $(nats),$(shell pkg-config --exists libmosquitto 2>/dev/null && echo libmosquitto))
+# framed-camera alone needs these; libseccomp lets it refuse system calls of its own.
+libav    := $(if $(PORTABLE),,$(shell pkg-config --exists libavformat libavcodec libswscale libavutil 2>/dev/null && \
+              echo libavformat libavcodec libswscale libavutil))
+seccomp  := $(if $(libav),$(shell pkg-config --exists libseccomp 2>/dev/null && echo libseccomp))
 testing  := -DFRAMED_FAULTS -DFRAMED_CHECK
 
 flags_release  := -O3 $(hardening)
@@ -140,6 +144,8 @@ shared_objects := $(call objects,daemon/measure/ledger.c daemon/measure/overlap.
 # What framed-link asks the daemon, it asks as framectl does.
 link_objects := $(call objects,$(link_sources) $(addprefix tools/framectl/common/,problem.c progress.c text.c http.c reply.c daemon.c)) \
                 $(config_objects) $(client_objects)
+camera_objects := $(call objects,$(wildcard tools/camera/*.c)) $(client_objects)
+$(out)/obj/tools/camera/%.o: private flags += $(if $(seccomp),-DFRAMED_SECCOMP)
 # Besides its own files, what framebench shares with framectl and the daemon.
 framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,$(addprefix common/,problem.c progress.c text.c http.c reply.c daemon.c forecast.c) \
                       status/view.c) daemon/measure/histogram.c daemon/measure/diagnosis.c daemon/measure/advice.c daemon/wire/y4m.c) $(shared_objects) \
@@ -152,10 +158,11 @@ framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/fra
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: programs ## builds build/framed, build/framed-worker, build/framectl, build/framebench and, with libnats, build/framed-link (the default)
-programs: $(bin)/framed $(bin)/framed-worker $(bin)/framectl $(bin)/framebench $(if $(nats),$(bin)/framed-link) $(bin)/libframed.a $(bin)/libframed.so $(bin)/framed-example
+all: programs ## builds build/framed, build/framed-worker, build/framectl, build/framebench and, with libnats, build/framed-link, with libav build/framed-camera (the default)
+programs: $(bin)/framed $(bin)/framed-worker $(bin)/framectl $(bin)/framebench $(if $(nats),$(bin)/framed-link) $(if $(libav),$(bin)/framed-camera) $(bin)/libframed.a $(bin)/libframed.so $(bin)/framed-example
 	@$(if $(filter release,$(VARIANT)),mkdir -p $(filled) && NO_CUDA=$(NO_CUDA) tools/setup.sh backend)
 	@$(if $(filter release,$(VARIANT)),$(if $(nats),,echo "framed-link: left out, since libnats is not installed (Debian: libnats-dev)"))
+	@$(if $(filter release,$(VARIANT)),$(if $(libav)$(PORTABLE),,echo "framed-camera: left out, since libav is not installed (Debian: libavformat-dev libavcodec-dev libswscale-dev)"))
 	@$(if $(filter release,$(VARIANT)),$(if $(nats),$(if $(mqtt),,echo "framed-link: without MQTT, since libmosquitto is not installed (Debian: libmosquitto-dev)")))
 
 setup: ## installs the packages that are missing, and says which
@@ -180,6 +187,10 @@ $(bin)/framectl: $(framectl_objects) $(shared_objects)
 $(bin)/framed-link: $(link_objects)
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(shell pkg-config --libs $(nats) $(mqtt) 2>/dev/null)
+
+$(bin)/framed-camera: $(camera_objects)
+	@mkdir -p $(@D)
+	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(shell pkg-config --libs jansson $(libav) $(seccomp) 2>/dev/null) -lm
 
 $(bin)/framebench: $(framebench_objects) $(gpu_objects)
 	@mkdir -p $(@D)
@@ -253,7 +264,7 @@ $(gpu_tests):
 
 # -- unit tests: one program for each directory of tests/unit --------------------------------------------------------
 # tests/unit/DIR/test_NAME.c defines `Suite *NAME_suite(void)`; the list of suites is generated.
-unit_dirs := $(notdir $(patsubst %/,%,$(wildcard tests/unit/*/)))
+unit_dirs := $(filter-out $(if $(libav),,camera),$(notdir $(patsubst %/,%,$(wildcard tests/unit/*/))))
 unit_programs := $(patsubst %,$(unit_folder)/unit-%,$(unit_dirs))
 # The CUDA backend against a fake runtime, which its header finds before the real one.
 unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c open.c backend.c warm_up.c chain.c kept.c format.c cpu/cpu.c cpu/program.c cpu/frames.c cpu/host.c cpu/pool.c) tests/fault/backends.c)
@@ -396,9 +407,9 @@ coverage: ## says which lines of daemon/, config/ and gpu/ the tests reach, and 
 	@tests/coverage.sh
 
 # -- lint: each file has a stamp, so that only what changed is looked at again ---------------------------------------
-lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda/% gpu/model/cuda% $(framebench_cuda) tests/gpu/%),\
+lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda/% gpu/model/cuda% $(framebench_cuda) tests/gpu/%) $(if $(libav),,tools/camera/% tests/unit/camera/%),\
             $(wildcard config/*.c gpu/*.c gpu/*/*.c gpu/stages/*/*.c daemon/*.c daemon/*/*.c tools/*/*.c tools/*/*/*.c packaging/*/*.c tests/*/*.c tests/unit/*/*.c))
-lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda/% gpu/model/cuda% $(framebench_cuda:.c=.h) tools/framebench/common/cuda%),$(wildcard config/*.h gpu/*.h gpu/*/*.h gpu/stages/*/*.h daemon/*/*.h tools/*/*.h tools/*/*/*.h tests/fault/*.h tests/gpu/*.h tests/injection/*.h tests/unit/*.h))
+lint_headers := $(filter-out %.cuh $(if $(libav),,tools/camera/%) $(if $(with_cuda),,gpu/cuda/% gpu/model/cuda% $(framebench_cuda:.c=.h) tools/framebench/common/cuda%),$(wildcard config/*.h gpu/*.h gpu/*/*.h gpu/stages/*/*.h daemon/*/*.h tools/*/*.h tools/*/*/*.h tests/fault/*.h tests/gpu/*.h tests/injection/*.h tests/unit/*.h))
 lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/*/*.cu gpu/*/*.cuh gpu/stages/*/*.cu gpu/stages/*/*.cuh tools/framebench/*/*.cu tests/fault/*.cu)
 lint_scripts := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 lint_flags = $(filter-out -MMD -MP,$(common)) $(testing) $(packages) $(cuda_flags) -Werror

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tools/client/adopt.h"
 #include "tools/client/client.h"
 
 #define PATIENCE (10 * NS_PER_S) /* of whoever says nothing else */
@@ -68,9 +69,10 @@ static void take_info(struct framed *client) {
   copy_text(info->output_format, welcome->output_format);
 }
 
+/* `path` is NULL if the client has its connection already, and cannot connect again. */
 static bool open_client(struct framed *client, const char *path, int64_t reconnect_for_ns) {
   int64_t deadline = framed_after(framed_clock(), client->timeout_ns);
-  bool fine = set_path(client, path) && reconnect_open(client, reconnect_for_ns) && greet(client, deadline);
+  bool fine = (!path || (set_path(client, path) && reconnect_open(client, reconnect_for_ns))) && greet(client, deadline);
   if (fine) {
     take_info(client);
     client->transport = client->info.transport == FRAMED_SHARED ? &shared_transport : &stream_transport;
@@ -99,7 +101,8 @@ static void say_no_memory(struct framed_error *error) {
   }
 }
 
-struct framed *framed_connect(const char *path, const struct framed_options *options, struct framed_error *error) {
+/* Takes `fd`, also on failure; -1: connects to `path`. */
+static struct framed *client_new(const char *path, int fd, const struct framed_options *options, struct framed_error *error) {
   const struct framed_options defaults = {0};
   struct framed *client = calloc(1, sizeof *client);
   if (!client) {
@@ -107,7 +110,8 @@ struct framed *framed_connect(const char *path, const struct framed_options *opt
     return NULL;
   }
   options = options ? options : &defaults;
-  client->fd = client->reconnect.descriptor = client->reconnect.timer = -1;
+  client->fd = fd;
+  client->reconnect.descriptor = client->reconnect.timer = -1;
   client->spin_ns = options->spin_ns;
   client->fates = options->fates != 0;
   client->info.role = options->role != 0 ? options->role : FRAMED_BOTH;
@@ -124,6 +128,14 @@ struct framed *framed_connect(const char *path, const struct framed_options *opt
     *error = (struct framed_error){0};
   }
   return client;
+}
+
+struct framed *framed_connect(const char *path, const struct framed_options *options, struct framed_error *error) {
+  return client_new(path, -1, options, error);
+}
+
+struct framed *framed_adopt(int fd, const struct framed_options *options, struct framed_error *error) {
+  return client_new(NULL, fd, options, error);
 }
 
 struct framed *framed_close(struct framed *client) {

@@ -237,7 +237,8 @@ static bool say_hello(struct framed *client) {
 bool greeting_begin(struct framed *client, int64_t deadline) {
   client->greeting = (struct greeting){0};
   client->message.count = 0;
-  return connect_to(client, deadline) && say_hello(client);
+  bool connected = client->fd >= 0; /* adopted */
+  return (connected || connect_to(client, deadline)) && say_hello(client);
 }
 
 void connection_tune(const struct framed *client) {

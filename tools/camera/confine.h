@@ -1,0 +1,18 @@
+/*
+ * Limits that framed-camera sets for itself before it reads a stranger's bytes.
+ *
+ * A camera, or who pretends to be one, sends bytes that millions of lines of C parse. What takes over this process shall get
+ * little: no new rights, no other program, no file that it can create or remove, no memory of other processes, bounded memory.
+ */
+#ifndef FRAMED_TOOLS_CAMERA_CONFINE_H
+#define FRAMED_TOOLS_CAMERA_CONFINE_H
+
+#include <stdbool.h>
+
+/* Before the password is read: no core dump, and no look into this process by others. */
+void confine_secrets(void);
+
+/* Before the first connection. False: the system refused a limit. */
+bool confine_all(void);
+
+#endif

@@ -1,0 +1,204 @@
+/* A connection to a camera: opening, reading, silence, time stamps. */
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "tools/camera/clock.h"
+#include "tools/camera/heard.h"
+#include "tools/camera/source.h"
+
+#define OPEN_WAIT    (10 * CLOCK_S) /* for a connection, a description and the first packet */
+#define CLOSE_WAIT   (CLOCK_S / 2)  /* for a farewell */
+#define HLS_WAIT     (30 * CLOCK_S) /* segments of HLS come whole, up to 10 s apart */
+#define JUMP         (5 * CLOCK_S)  /* by which time stamps and arrivals differ suddenly */
+#define LONGEST_STEP (60 * CLOCK_S) /* between two time stamps, to count as an interval */
+
+enum { SILENT_FRAMES = 5, RTP_PAYLOAD = 1400 /* usual bytes */ };
+
+/* -- the beginning ----------------------------------------------------------------------------------------------------- */
+
+/* 0: libavformat may go on. */
+static int interrupt(void *context) {
+  struct source *source = context;
+  bool goes_on = source->pulse(source->owner) || source->closing;
+  return goes_on && clock_now() < source->deadline ? 0 : 1;
+}
+
+/* libavformat does not tell a name that is not found from other failures. */
+static bool look_up(const struct address *address, struct reason *reason) {
+  const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC};
+  struct addrinfo *found = NULL;
+  int error = address->host[0] ? getaddrinfo(address->host, address->port, &hints, &found) : 0;
+  if (found) {
+    freeaddrinfo(found);
+  }
+  return error == 0 || reason_set_lookup(reason, error, address);
+}
+
+static const char demuxers[] =
+    "rtsp,sdp,rtp,mpjpeg,hls,applehttp,mpegts,mov,mp4,matroska,webm,flv,avi,h264,hevc,mjpeg,aac,webvtt";
+
+static AVDictionary *options_of(const struct settings *settings) {
+  AVDictionary *options = NULL;
+  const struct address *address = &settings->address;
+  av_dict_set(&options, "protocol_whitelist", address->protocols, 0);
+  av_dict_set(&options, "format_whitelist", demuxers, 0);
+  if (address->kind == ADDRESS_RTSP) {
+    av_dict_set(&options, "rtsp_transport", settings->udp ? "udp" : "tcp", 0);
+    av_dict_set(&options, "allowed_media_types", "video", 0);
+    av_dict_set(&options, "reorder_queue_size", settings->udp ? "500" : "2", 0); /* without a queue no loss is noticed */
+    av_dict_set(&options, "max_delay", "100000", 0);                             /* us to wait for a packet out of order */
+    av_dict_set(&options, "buffer_size", "1048576", 0);
+  }
+  if (address->kind == ADDRESS_RTSP || address->kind == ADDRESS_HTTP) {
+    av_dict_set(&options, "user_agent", "framed-camera", 0);
+  }
+  return options;
+}
+
+static bool fail(const struct source *source, int error, struct reason *reason) {
+  bool overdue = error == AVERROR_EXIT || error == AVERROR(EAGAIN);
+  reason_set_error(reason, error, heard_take_status(), !source->opened, &source->settings->address);
+  if (source->opened && overdue) {
+    double seconds = (double)(clock_now() - source->arrival) / (double)CLOCK_S;
+    return reason_set(reason, REASON_SILENT,
+                      "nothing came from the camera for %.1f s, %.1f times the time between its pictures", seconds,
+                      source->interval > 0 ? seconds * (double)CLOCK_S / (double)source->interval : 0);
+  }
+  return false;
+}
+
+bool source_open(struct source *source, const struct settings *settings, bool (*pulse)(void *owner), void *owner,
+                 struct reason *reason) {
+  *source = (struct source){.settings = settings, .pulse = pulse, .owner = owner, .stream = -1};
+  (void)heard_take_status();
+  if (!look_up(&settings->address, reason)) {
+    return false;
+  }
+  source->deadline = clock_now() + OPEN_WAIT;
+  source->packet = av_packet_alloc();
+  source->format = avformat_alloc_context();
+  if (!source->packet || !source->format) {
+    return reason_set(reason, REASON_ENDED, "no memory for a connection");
+  }
+  source->format->interrupt_callback = (AVIOInterruptCB){.callback = interrupt, .opaque = source};
+  AVDictionary *options = options_of(settings);
+  int error = avformat_open_input(&source->format, settings->address.url, NULL, &options);
+  av_dict_free(&options);
+  if (error < 0) {
+    return fail(source, error, reason);
+  }
+  source->arrival = clock_now();
+  source->deadline = source->arrival + OPEN_WAIT;
+  return true;
+}
+
+/* -- packets ------------------------------------------------------------------------------------------------------------ */
+
+/* Takes the first video. Others, and sound, are not asked for any more. */
+static void choose_stream(struct source *source) {
+  for (unsigned i = 0; i < source->format->nb_streams; i++) {
+    AVStream *stream = source->format->streams[i];
+    bool is_video = stream->codecpar->codec_type == AVMEDIA_TYPE_VIDEO && !(stream->disposition & AV_DISPOSITION_ATTACHED_PIC);
+    if (source->stream < 0 && is_video) {
+      source->stream = (int)i;
+    }
+    bool is_known = stream->codecpar->codec_type != AVMEDIA_TYPE_UNKNOWN;
+    stream->discard = (int)i == source->stream || !is_known ? AVDISCARD_DEFAULT : AVDISCARD_ALL;
+  }
+}
+
+const AVCodecParameters *source_codec(const struct source *source) { return source->format->streams[source->stream]->codecpar; }
+
+static bool is_hls(const struct source *source) { return strncmp(source->format->iformat->name, "hls", 3) == 0; }
+
+/* By when the next packet must be there: 5 frames of the stream's own interval. */
+static int64_t patience(const struct source *source) {
+  int64_t own = SILENT_FRAMES * source->interval;
+  int64_t least = is_hls(source) ? HLS_WAIT : source->settings->silence;
+  return source->interval == 0 ? OPEN_WAIT : own > least ? own : least;
+}
+
+/* The wall-clock time that the camera gives the packet, from its sender reports. */
+static void take_wall(struct source *source) {
+  source->has_wall = false;
+  for (int i = 0; i < source->packet->side_data_elems; i++) {
+    const AVPacketSideData *data = &source->packet->side_data[i];
+    if (data->type == AV_PKT_DATA_PRFT && (size_t)data->size >= sizeof(AVProducerReferenceTime)) {
+      AVProducerReferenceTime time;
+      memcpy(&time, data->data, sizeof time);
+      source->has_wall = true;
+      source->wall_offset = time.wallclock * 1000 - clock_wall();
+    }
+  }
+}
+
+static void take_stamp(struct source *source, int64_t now) {
+  const AVRational ns = {1, 1000000000};
+  const AVPacket *packet = source->packet;
+  int64_t stamp = packet->dts != AV_NOPTS_VALUE ? packet->dts : packet->pts;
+  if (stamp == AV_NOPTS_VALUE) {
+    int64_t step = now - source->arrival;
+    source->interval = source->packets == 0 ? 0 : source->interval == 0 ? step : (7 * source->interval + step) / 8;
+    return;
+  }
+  int64_t at = av_rescale_q(stamp, source->format->streams[source->stream]->time_base, ns);
+  int64_t step = at - source->last_pts, waited = now - source->arrival;
+  bool is_live = source->settings->address.kind != ADDRESS_FILE && !is_hls(source);
+  if (source->has_pts && is_live && (step < -JUMP || step - waited > JUMP)) {
+    source->jumped = now;
+    source->jump = (double)step / (double)CLOCK_S;
+  } else if (source->has_pts && step > 0 && step < LONGEST_STEP) {
+    source->interval = source->interval == 0 ? step : (7 * source->interval + step) / 8;
+  }
+  source->last_pts = at;
+  source->has_pts = true;
+}
+
+static void note_packet(struct source *source) {
+  int64_t now = clock_now();
+  take_wall(source);
+  take_stamp(source, now);
+  source->arrival = now;
+  source->bytes += (uint64_t)source->packet->size;
+  source->packets += (uint64_t)source->packet->size / RTP_PAYLOAD + 1;
+}
+
+bool source_read(struct source *source, struct reason *reason) {
+  source->deadline = clock_now() + patience(source);
+  for (;;) {
+    av_packet_unref(source->packet);
+    int error = av_read_frame(source->format, source->packet);
+    if (error == AVERROR(EAGAIN) && !interrupt(source)) {
+      continue;
+    }
+    if (error < 0 && source->stream < 0 && error == AVERROR_EOF) {
+      return reason_set(reason, REASON_CODEC, "%s sends no video", source->settings->address.name);
+    }
+    if (error < 0) {
+      source->opened = true;
+      return fail(source, error, reason);
+    }
+    if (source->stream < 0) {
+      choose_stream(source);
+    }
+    if (source->packet->stream_index == source->stream) {
+      source->opened = true;
+      note_packet(source);
+      return true;
+    }
+    if (interrupt(source)) {
+      return reason_set(reason, source->stream < 0 ? REASON_CODEC : REASON_SILENT, "%s sends no video",
+                        source->settings->address.name);
+    }
+  }
+}
+
+void source_close(struct source *source) {
+  source->closing = true;
+  source->deadline = clock_now() + CLOSE_WAIT;
+  avformat_close_input(&source->format);
+  av_packet_free(&source->packet);
+}

@@ -1,0 +1,50 @@
+/*
+ * One connection to a camera: packets of its video, one at a time, each with a deadline.
+ *
+ * libavformat blocks. It asks `pulse` at least every 100 ms whether it may go on, so that the program's other duties go on
+ * meanwhile and nothing waits longer than its deadline. Looking up a name cannot be interrupted in this way: main.c limits it.
+ */
+#ifndef FRAMED_TOOLS_CAMERA_SOURCE_H
+#define FRAMED_TOOLS_CAMERA_SOURCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <libavformat/avformat.h>
+
+#include "tools/camera/settings.h"
+
+struct source {
+  const struct settings *settings;
+  bool (*pulse)(void *owner); /* false: the program ends */
+  void *owner;
+  AVFormatContext *format;
+  AVPacket *packet; /* the last one, until the next read */
+  int stream;       /* index of the video; -1: not known yet */
+  int64_t deadline; /* CLOCK_MONOTONIC */
+  bool opened, closing;
+
+  int64_t arrival;  /* of the last packet, CLOCK_MONOTONIC */
+  int64_t interval; /* ns between packets by their time stamps, averaged; 0: not known */
+  int64_t last_pts; /* ns */
+  bool has_pts;
+  int64_t jumped;          /* when a time stamp last jumped, CLOCK_MONOTONIC; 0: never */
+  double jump;             /* by so many seconds */
+  bool has_wall;           /* the camera told wall-clock time by RTCP for the last packet, */
+  int64_t wall_offset;     /* which was so many ns ahead of this machine's clock */
+  uint64_t bytes, packets; /* packets of RTP, estimated where they are not known */
+};
+
+/* Opens the address of the settings. source_close() is due also after failure. */
+bool source_open(struct source *source, const struct settings *settings, bool (*pulse)(void *owner), void *owner,
+                 struct reason *reason);
+
+/* Waits for the next packet of the video. */
+bool source_read(struct source *source, struct reason *reason);
+
+const AVCodecParameters *source_codec(const struct source *source);
+
+/* Also tells the camera, if that takes no longer than half a second, so that the camera's session is free again. */
+void source_close(struct source *source);
+
+#endif
