@@ -27,7 +27,7 @@ def video(width=160, height=120, frames=50, gop=10, rate=25, container="h264", p
         codec = ["-c:v", "mjpeg", "-pix_fmt", "yuvj420p"] if container in ("mjpeg", "avi") else [
             "-c:v", "libx264", "-preset", "ultrafast", "-tune", "zerolatency", "-g", str(gop), "-pix_fmt", "yuv420p",
             "-x264-params", "aud=1:scenecut=0"]
-        subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", f"{pattern}=size={width}x{height}:rate={rate}",
+        subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", f"{pattern}{':' if '=' in pattern else '='}size={width}x{height}:rate={rate}",
                         "-frames:v", str(frames), *codec, file.name], check=True, timeout=limit(30), stdin=subprocess.DEVNULL)
         return file.read()
 
@@ -72,7 +72,7 @@ class Camera:
         self.pictures = pictures(stream or video())
         self.rate, self.answers, self.login, self.scheme, self.codec = rate, answers or {}, login, scheme, codec
         self.silent, self.cut, self.lost, self.damage, self.clock, self.begin, self.jump = silent, cut, lost, damage, clock, begin, jump
-        self.sessions = self.ended = self.refused = 0
+        self.sessions = self.ended = 0
         self.over = threading.Event()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -147,14 +147,13 @@ class Session:
             status = 401
         extra, body = getattr(self, f"on_{method.lower()}", lambda _: ("", ""))(headers) if status == 200 else ("", "")
         extra += f"WWW-Authenticate: {self.camera.challenge}\r\n" if status == 401 else ""
-        self.camera.refused += status != 200
+        self.camera.ended += method == "TEARDOWN"
         with self.lock:
             self.connection.sendall(f"RTSP/1.0 {status} said\r\nCSeq: {headers['cseq']}\r\nSession: 7;timeout=60\r\n{extra}"
                                     f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
         if method == "PLAY" and status == 200:
             self.camera.sessions += 1
             threading.Thread(target=self.play, args=(self.camera.sessions,), daemon=True).start()
-        self.camera.ended += method == "TEARDOWN"
         return method != "TEARDOWN"
 
     def on_options(self, _headers):
