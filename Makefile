@@ -35,6 +35,7 @@ bin := build/portable$(if $(filter check,$(VARIANT)),/check)
 unit_folder := build/portable/tests
 endif
 comma := ,
+space := $(subst ,, )
 quiet = $(if $(V),,@printf '  %-5s %s\n' $(1) $@;)
 
 # -- flags -------------------------------------------------------------------------------------------------------
@@ -90,6 +91,7 @@ link  := -pthread $(filter -fsanitize% --coverage,$(flags_$(VARIANT))) $(if $(fi
 libs  := $(shell pkg-config --libs $(libraries) 2>/dev/null) -lm
 framectl_libs := $(shell pkg-config --libs jansson $(for_tools) 2>/dev/null) -lm -ldl
 unit_libs := $(shell pkg-config --libs check $(for_tools) 2>/dev/null) -ldl
+camera_libs := $(shell pkg-config --libs jansson $(libav) $(seccomp) 2>/dev/null) -lm
 
 # -- sources -----------------------------------------------------------------------------------------------------
 config_sources := $(wildcard config/*.c)
@@ -190,7 +192,7 @@ $(bin)/framed-link: $(link_objects)
 
 $(bin)/framed-camera: $(camera_objects)
 	@mkdir -p $(@D)
-	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(shell pkg-config --libs jansson $(libav) $(seccomp) 2>/dev/null) -lm
+	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(camera_libs)
 
 $(bin)/framebench: $(framebench_objects) $(gpu_objects)
 	@mkdir -p $(@D)
@@ -283,6 +285,7 @@ unit_layers_gpu    := $(gpu_objects) $(call objects,tests/gpu/cases.c tests/gpu/
 unit_layers_model  := $(gpu_objects)
 unit_layers_serve  := $(call objects,gpu/serve/rung.c)
 unit_layers_libframed := $(client_objects)
+unit_layers_camera := $(filter-out %/main.c.o,$(camera_objects))
 unit_layers_tools  := $(filter-out %/main.c.o,$(framectl_objects)) $(shared_objects)
 unit_layers_framebench := $(filter-out %/main.c.o,$(framebench_objects)) $(gpu_objects)
 
@@ -300,7 +303,7 @@ $(out)/obj/tests/unit/%/suites.o: $(out)/obj/tests/unit/%/suites.c
 define unit_program
 $(unit_folder)/unit-$(1): $(call objects,$(wildcard tests/unit/*.c tests/unit/$(1)/*.c)) $(out)/obj/tests/unit/$(1)/suites.o $$(unit_layers_$(1))
 	@mkdir -p $$(@D)
-	$$(call quiet,LINK)$$(CC) $$(link) -o $$@ $$^ $$(libs) $$(unit_libs) $$(cuda_libs)
+	$$(call quiet,LINK)$$(CC) $$(link) -o $$@ $$^ $$(libs) $$(unit_libs) $$(cuda_libs) $(if $(filter camera,$(1)),$$(camera_libs))
 endef
 $(foreach dir,$(unit_dirs),$(eval $(call unit_program,$(dir))))
 
@@ -346,7 +349,7 @@ slow_coverage := 2
 e2e: programs $(run_stage) $(drive_client) $(fail_call) ## runs the end-to-end tests with the programs of VARIANT; PYTEST='-k raw --processes 4' chooses, and how many at a time
 	@PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache FRAMED_SLOW=$${FRAMED_SLOW:-$(or $(slow_$(VARIANT)),1)} \
 	 FRAMED_BINARY=$(CURDIR)/$(bin)/framed FRAMED_WORKER=$(CURDIR)/$(bin)/framed-worker FRAMECTL=$(CURDIR)/$(bin)/framectl \
-	 FRAMEBENCH=$(CURDIR)/$(bin)/framebench \
+	 FRAMEBENCH=$(CURDIR)/$(bin)/framebench FRAMED_CAMERA=$(CURDIR)/$(bin)/framed-camera \
 	 FRAMED_RUN_STAGE=$(CURDIR)/$(run_stage) \
 	 FRAMED_DRIVE_CLIENT=$(CURDIR)/$(drive_client) \
 	 FRAMED_FAIL_CALL=$(CURDIR)/$(fail_call) \
@@ -533,6 +536,9 @@ installed_files += build/framed-link:bin/framed-link:755 $(filled)/framed-link.1
   packaging/completions/framed-link.bash:share/bash-completion/completions/framed-link:644 \
   packaging/completions/framed-link.zsh:share/zsh/site-functions/_framed-link:644
 endif
+ifneq ($(libav),)
+installed_files += build/framed-camera:libexec/framed/framed-camera:755 $(filled)/framed-camera.8.gz:share/man/man8/framed-camera.8.gz:644
+endif
 # The link by which a linker finds the library.
 library_link := $(DESTDIR)$(PREFIX)/$(LIBFOLDER)/libframed.so
 part = $(word $(2),$(subst :, ,$(1)))
@@ -585,8 +591,8 @@ $(filled)/%.gz: packaging/man/%
 
 # -- Debian packages ------------------------------------------------------------------------------------------------
 # debhelper wants debian/ in its working folder, and writes beside that folder.
-build_profile := $(if $(nats),$(if $(mqtt),,pkg.framed.nomqtt),pkg.framed.nonats)
-deb: ## builds the Debian packages framed, libframed0, libframed-dev, python3-framed and, with libnats, framed-nats into build/deb/, maintained by DEBEMAIL
+build_profiles := $(if $(nats),$(if $(mqtt),,pkg.framed.nomqtt),pkg.framed.nonats) $(if $(libav),,pkg.framed.nocamera)
+deb: ## builds the Debian packages framed, libframed0, libframed-dev, python3-framed and, with libnats, framed-nats, with libav framed-camera into build/deb/, maintained by DEBEMAIL
 	@tools/setup.sh build deb
 	@+$(MAKE) --no-print-directory programs
 	@test "$$(dpkg-parsechangelog -l packaging/debian/changelog -S Version)" = $(VERSION) || \
@@ -597,7 +603,7 @@ deb: ## builds the Debian packages framed, libframed0, libframed-dev, python3-fr
 	@test -z "$$DEBEMAIL" || sed -i "s|The framed authors <.*>|$${DEBFULLNAME:-The builder} <$$DEBEMAIL>|" \
 	  build/deb/framed/debian/control build/deb/framed/debian/changelog
 	@cd build/deb/framed && FRAMED_BACKENDS='$(if $(with_cuda),both,the CPU backend alone)' \
-	 dpkg-buildpackage -b -us -uc $(addprefix -P,$(build_profile)) >../log 2>&1 || { tail -n 30 ../log >&2; exit 1; }
+	 dpkg-buildpackage -b -us -uc $(addprefix -P,$(subst $(space),$(comma),$(strip $(build_profiles)))) >../log 2>&1 || { tail -n 30 ../log >&2; exit 1; }
 	@ls build/deb/*.deb
 
 # -- a folder that runs elsewhere -------------------------------------------------------------------------------------

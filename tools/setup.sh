@@ -47,6 +47,13 @@ need_build() {
   need libncurses-dev pkg-config --exists ncursesw
 }
 
+need_camera() {
+  need libavformat-dev pkg-config --exists libavformat
+  need libavcodec-dev pkg-config --exists libavcodec
+  need libswscale-dev pkg-config --exists libswscale
+  need libseccomp-dev pkg-config --exists libseccomp
+}
+
 need_demo() {
   need ffmpeg command -v ffmpeg
 }
@@ -73,6 +80,7 @@ need_check() {
   need socat command -v socat
   need tmux command -v tmux
   need valgrind command -v valgrind
+  need_camera
   want libnats-dev pkg-config --exists libnats
   want nats-server command -v nats-server
   want libmosquitto-dev pkg-config --exists libmosquitto

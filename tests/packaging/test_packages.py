@@ -22,7 +22,7 @@ ADDED = CONFIG.parent / "conf.d/native.yaml"
 LINK_EXAMPLE = pathlib.Path("/usr/share/doc/framed-nats/examples/link.yaml")
 RECORDING = pathlib.Path("/var/lib/framed/recording")
 LINK_CONFIG = CONFIG.parent / "link.yaml"
-NAMES = ("framed", "framed-nats", "libframed0", "libframed-dev", "python3-framed")
+NAMES = ("framed", "framed-camera", "framed-nats", "libframed0", "libframed-dev", "python3-framed")
 PROGRAM = """
 import os, framed
 print(os.path.dirname(framed.__file__))
@@ -181,7 +181,7 @@ def held_by_systemd(service):
 
 
 def removed(service):
-    run("dpkg", "-r", "framed-nats", "framed")
+    run("dpkg", "-r", "framed-camera", "framed-nats", "framed")
     assert service.show("LoadState") in ("not-found", "masked")
     assert service.show("ActiveState") == "inactive"
     assert not RUN.exists(), list(RUN.iterdir())
@@ -191,7 +191,7 @@ def removed(service):
 
 def purged():
     LINK_CONFIG.unlink()
-    run("dpkg", "-P", "framed-nats", "framed")
+    run("dpkg", "-P", "framed-camera", "framed-nats", "framed")
     for gone in ("/etc/framed", "/var/cache/framed", "/run/framed", "/usr/share/framed"):
         assert not pathlib.Path(gone).exists(), gone
     left = [path for path in pathlib.Path("/etc/systemd/system").rglob("framed*")]
@@ -234,3 +234,4 @@ def test_the_packages_say_what_they_are():
         assert json.dumps(name)[1:-1] in fields
         assert "${" not in fields, "a variable was not filled in"
         assert ("libnats" in fields) == (name == "framed-nats"), fields
+        assert ("libavformat" in fields) == (name == "framed-camera"), fields
