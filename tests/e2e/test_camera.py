@@ -3,7 +3,7 @@
 import pytest
 
 from harness import wait_until
-from harness.camera import CAMERA, CameraProcess
+from harness.framed_camera import CAMERA, CameraProcess
 from harness.rtsp import Camera, video
 
 pytestmark = pytest.mark.skipif(not CAMERA.exists(), reason="framed-camera is not built: libav is missing")
