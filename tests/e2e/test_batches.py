@@ -73,7 +73,7 @@ def test_a_batch_that_is_full_goes_at_once_and_is_named(place):
         assert f'framed_model_batch_frames_count{{pipeline="cam0"}} {sum(sizes)}\n' in daemon.metrics()
         plan = subprocess.run([FRAMECTL, "-s", daemon.socket, "plan", "--from", "cam0"], capture_output=True, text=True,
                               timeout=limit(20), check=False)
-        told = "(of the kernel's time its model takes " in plan.stdout and " as the frame's part of a batch: " in plan.stdout
+        told = "(the model takes " in plan.stdout and " of the kernel's time, its part of a batch: " in plan.stdout
         assert told or sizes[0] == 4 or "has timed no frame" in plan.stderr, plan
 
 

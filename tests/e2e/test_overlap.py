@@ -251,7 +251,7 @@ class Starved(Answer):
 def test_plan_of_a_pipeline_that_waits_for_frames_says_so(place):
     with FakeDaemon(str(place / "status.sock"), Starved):
         said = framectl(place, "plan", "--from", "cam0").stdout
-        assert "(now it is bound by source; what follows is of frames that are always there" in said, said
+        assert "(now it is bound by source; the plan assumes that frames are always available" in said, said
         assert ", by host, " in said, said
         said = framectl(place, "status", "cam0").stdout
         assert "at best 2.00 times as fast, which matters only when frames come faster\n  bound     by source: nothing" in said, said

@@ -66,7 +66,7 @@ def test_an_event_is_recorded_with_what_came_before(place):
                 feed(daemon, producer, 20 * round, 20)
                 done = subprocess.run([FRAMECTL, "-s", daemon.socket, "record", "cam0"], capture_output=True, text=True,
                                       timeout=limit(20), check=False)
-                assert done.returncode == 0 and "is recorded" in done.stdout, done
+                assert done.returncode == 0 and "is recording" in done.stdout, done
                 wait_until(lambda: len(recorded(place)) == round + 1, lambda: "the event is recorded")
             feed(daemon, producer, 40, 5)
     assert [numbers for numbers, _ in recorded(place)] == [list(range(12, 20)), list(range(32, 40))]

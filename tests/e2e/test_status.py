@@ -108,7 +108,7 @@ def test_a_kernel_that_stays_has_no_times(place):
         assert view["latency_us"]["total"]["count"] == 200
         told = subprocess.run([FRAMECTL, "-s", daemon.socket, "status", "cam0"], capture_output=True, text=True, env=environment(),
                               timeout=limit(20), check=True).stdout
-        assert ("a kernel that stays takes the frames" in told) == (BACKEND != "cpu"), told
+        assert ("a resident kernel copies and computes the frames" in told) == (BACKEND != "cpu"), told
 
 
 @pytest.mark.parametrize("completion", ["callback", "spin"])

@@ -237,7 +237,7 @@ def test_a_program_that_goes_away_at_the_last_moment_is_told_of(place):
     with running(place) as daemon:
         install(place, f'rm "$0"\nexec {BINARY} "$@"')
         done = framectl(daemon, "upgrade")
-        assert done.returncode == 1 and "the running program goes on" in done.stderr, done
+        assert done.returncode == 1 and "the running program continues" in done.stderr, done
         assert "No such file" in done.stderr and "install" in done.stderr, done
         assert daemon.status()["handovers"]["upgrade"] == 0
 
@@ -246,7 +246,7 @@ def test_a_program_that_begins_anew_is_told_of(place):
     with running(place) as daemon:
         install(place, f'case "$*" in *--check*) exec {BINARY} "$@";; esac\nexport FRAMED_STATE=0\nexec {BINARY} "$@"')
         document = framectl(daemon, "--json", "upgrade")
-        assert document.returncode == 1 and "began anew" in json.loads(document.stdout)["error"], document
+        assert document.returncode == 1 and "was restarted" in json.loads(document.stdout)["error"], document
 
 
 def test_an_upgrade_goes_on_over_a_fault(place):

@@ -1,4 +1,4 @@
-/* What a command is given, and the commands there are. Each prints its result and gives false with a problem. */
+/* The arguments of a command, and all commands. A command prints its result, or returns false with a problem. */
 #ifndef FRAMED_TOOLS_FRAMECTL_COMMAND_H
 #define FRAMED_TOOLS_FRAMECTL_COMMAND_H
 
@@ -7,7 +7,7 @@
 
 #include "tools/framectl/common/problem.h"
 
-/* Options of `plan`, as they stand on the command line. */
+/* Options of `plan`, in the order of the command line's table. */
 enum plan_option {
   PLAN_H2D,
   PLAN_KERNEL,
@@ -30,13 +30,13 @@ struct invocation {
   bool shared;                    /* native frames in shared memory */
   bool cuda;                      /* with the libraries of CUDA */
   bool force;                     /* binary data to a terminal */
-  uint64_t frames;                /* stop after that many; 0: go on, or as many as the command thinks fit */
-  const char *output;             /* a file for the result; NULL: the command's usual one */
-  const char *input, *format;     /* of `try`: a file, and what is in it; NULL: standard input, a picture */
-  const char *config, *against;   /* of `replay`: configurations; NULL: framed's own; not given */
-  bool cpu;                       /* on the CPU backend */
-  double seconds;                 /* 0: as many as the command thinks fit */
-  const char *plan[PLAN_OPTIONS]; /* NULL: not given */
+  uint64_t frames;                /* stop after so many; 0: no limit, or the command's default */
+  const char *output;             /* a file for the result; NULL: the command's default */
+  const char *input, *format;     /* of `try`: a file and its format; NULL: standard input, a picture */
+  const char *config, *against;   /* of `replay`: two configurations; NULL: framed's own; not set */
+  bool cpu;                       /* use the CPU backend */
+  double seconds;                 /* 0: the command's default */
+  const char *plan[PLAN_OPTIONS]; /* NULL: not set */
 };
 
 typedef bool command_run(const struct invocation *invocation, struct problem *problem);
@@ -45,7 +45,10 @@ command_run command_status, command_health, command_watch, command_metrics, comm
     command_device, command_drain, command_pause, command_resume, command_record, command_check, command_push, command_pull,
     command_trace, command_plan, command_doctor, command_models, command_stages, command_try, command_replay, command_repair;
 
-/* The daemon's program: the one beside this one if there is one, in `path`, so that an unpacked build works as it lies. */
+/*
+ * Finds the daemon's program: beside this one, so that an unpacked build works, or else in PATH. Writes to `path` and returns
+ * it.
+ */
 const char *command_find_framed(char path[PATH_MAX]);
 
 #endif

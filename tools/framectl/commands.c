@@ -1,4 +1,4 @@
-/* The short commands: each asks the daemon one thing. */
+/* The short commands: each sends the daemon one request. */
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -21,9 +21,8 @@ bool command_metrics(const struct invocation *invocation, struct problem *proble
   return true;
 }
 
-/* `done` is what a person reads after success, behind the pipeline's name; `same` instead if the answer says so.
- * `print_more`, if there is one, prints what else the answer tells. */
-static bool give_command(const struct invocation *invocation, const char *command, const char *done, const char *same,
+/* Prints `done` after the pipeline's name, or `same` if the answer says that nothing changed. `print_more` may be NULL. */
+static bool send_command(const struct invocation *invocation, const char *command, const char *done, const char *same,
                          void (*print_more)(const json_t *answer), struct problem *problem) {
   json_t *answer = daemon_command(invocation->socket, invocation->operand, command, -1, problem);
   if (!answer) {
@@ -55,33 +54,33 @@ static void print_names(const char *what, const json_t *names) {
 static void print_reload(const json_t *answer) {
   print_names("  added: ", json_object_get(answer, "added"));
   print_names("  removed, clients disconnected: ", json_object_get(answer, "removed"));
-  print_names("  begun anew as changed, clients disconnected: ", json_object_get(answer, "changed"));
+  print_names("  changed and restarted, clients disconnected: ", json_object_get(answer, "changed"));
   const char *name;
   const json_t *reason;
   json_object_foreach((json_t *)(uintptr_t)json_object_get(answer, "waiting"), name, reason) {
-    printf("  %s waits, and is tried again and again: %s\n", name, json_string_value(reason));
+    printf("  %s cannot start yet, and is retried: %s\n", name, json_string_value(reason));
   }
 }
 
 bool command_reload(const struct invocation *invocation, struct problem *problem) {
-  return give_command(invocation, "reload", "the new configuration is in force",
-                      "nothing changed: the configuration is as it was", print_reload, problem);
+  return send_command(invocation, "reload", "the new configuration is in force", "the configuration has not changed",
+                      print_reload, problem);
 }
 
 bool command_drain(const struct invocation *invocation, struct problem *problem) {
-  return give_command(invocation, "drain", "is drained: nothing is in flight; `framectl resume` ends it", "", NULL, problem);
+  return send_command(invocation, "drain", "is drained: nothing is in flight; `framectl resume` ends it", "", NULL, problem);
 }
 
 bool command_pause(const struct invocation *invocation, struct problem *problem) {
-  return give_command(invocation, "pause", "is paused; `framectl resume` ends it", "", NULL, problem);
+  return send_command(invocation, "pause", "is paused; `framectl resume` ends it", "", NULL, problem);
 }
 
 bool command_resume(const struct invocation *invocation, struct problem *problem) {
-  return give_command(invocation, "resume", "takes frames again", "", NULL, problem);
+  return send_command(invocation, "resume", "takes frames again", "", NULL, problem);
 }
 
 bool command_record(const struct invocation *invocation, struct problem *problem) {
-  return give_command(invocation, "record", "is recorded: what came before, and what comes", "", NULL, problem);
+  return send_command(invocation, "record", "is recording the frames before and after this moment", "", NULL, problem);
 }
 
 static bool has_framed(const char *folder, size_t length, char path[PATH_MAX]) {
@@ -89,7 +88,7 @@ static bool has_framed(const char *folder, size_t length, char path[PATH_MAX]) {
   return length > 0 && needed < PATH_MAX && access(path, X_OK) == 0;
 }
 
-/* Not execvp(), which gives a file that is no program to a shell. */
+/* Searches PATH itself: execvp() runs a file that is not a program with a shell. */
 const char *command_find_framed(char path[PATH_MAX]) {
   char own[PATH_MAX];
   ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
@@ -101,11 +100,11 @@ const char *command_find_framed(char path[PATH_MAX]) {
     found = has_framed(folder, end, path);
     folder = folder[end] == ':' ? folder + end + 1 : NULL;
   }
-  path[0] = found ? path[0] : '\0'; /* no file has that name: the caller says that it cannot be run */
+  path[0] = found ? path[0] : '\0'; /* an empty path cannot be run, which the caller reports */
   return path;
 }
 
-/* `arguments` begin behind the program's name and end with NULL. */
+/* `arguments` are those after the program's name, and end with NULL. */
 static bool become_framed(const char *const *arguments, struct problem *problem) {
   enum { MOST = 8 };
   char path[PATH_MAX];

@@ -1,6 +1,6 @@
 /*
- * `framectl device NUMBER drain|resume`: frees a device for other work, or brings it back, and looks at the daemon until that
- * is done. The daemon answers before another image of its process takes over, which alone uses other devices.
+ * `framectl device NUMBER drain|resume`: frees a device for other work, or brings it back, and polls the daemon until that is
+ * done. The daemon answers the request before the new process image starts, and only that image uses other devices.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@ enum { LIMIT_S = 30, PAUSE_MS = 20 };
 
 enum outcome { WAITING, DONE, REFUSED };
 
-/* A device that is being brought back stands nowhere until it is open. */
+/* A device that is being brought back is not in the list until it is open. */
 static enum outcome judge(const json_t *device, bool drains, struct problem *problem) {
   const char *state = json_string_value(json_object_get(device, "state"));
   const char *text = json_string_value(json_object_get(device, "text"));
@@ -28,8 +28,8 @@ static enum outcome judge(const json_t *device, bool drains, struct problem *pro
   return REFUSED;
 }
 
-/* Between two images of the process nobody answers. */
-static bool wait_for_it(const struct invocation *invocation, bool drains, struct problem *problem) {
+/* While one process image replaces the other, requests fail; they are tried again. */
+static bool wait_for_device(const struct invocation *invocation, bool drains, struct problem *problem) {
   enum outcome outcome = WAITING;
   struct timespec begin, now;
   clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -63,7 +63,7 @@ bool command_device(const struct invocation *invocation, struct problem *problem
   }
   snprintf(command, sizeof command, "devices/%s/%s", invocation->operand, drains ? "drain" : "resume");
   json_t *answer = daemon_command(invocation->socket, NULL, command, -1, problem);
-  bool done = answer && wait_for_it(invocation, drains, problem);
+  bool done = answer && wait_for_device(invocation, drains, problem);
   json_decref(answer);
   if (done) {
     problem_clear(problem);

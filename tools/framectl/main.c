@@ -1,4 +1,4 @@
-/* framectl: asks and commands a running framed over its status socket. Only this file reads the command line. */
+/* framectl sends requests and commands to a running framed over its status socket. Only this file reads the command line. */
 #include <errno.h>
 #include <getopt.h>
 #include <jansson.h>
@@ -15,7 +15,7 @@
 struct command_line {
   struct invocation invocation;
   const struct command *command;
-  unsigned options; /* given; a bit for each of enum option_id */
+  unsigned options; /* a bit for each of enum option_id that was used */
   bool wants_help, wants_version;
 };
 
@@ -55,7 +55,7 @@ static bool parse_seconds(const char *text, double *seconds, struct problem *pro
   return true;
 }
 
-enum { OPTION_VALUES = 256 }; /* getopt's answers for enum option_id begin there */
+enum { OPTION_VALUES = 256 }; /* getopt's return values for enum option_id begin here */
 
 static bool take_command_option(enum option_id option, struct command_line *line, struct problem *problem) {
   line->options |= TAKES(option);
@@ -179,7 +179,7 @@ static bool read_operands(int count, char **operands, struct command_line *line,
 
 static bool is_help(int count, char **arguments) { return optind < count && strcmp(arguments[optind], "help") == 0; }
 
-/* `help help` is `help`. */
+/* `help help` means `help`. */
 static bool read_help(int count, char **arguments, struct command_line *line, struct problem *problem) {
   line->wants_help = true;
   optind++;
@@ -221,7 +221,7 @@ static bool shows_colours(void) {
   return isatty(STDOUT_FILENO) && !(unwanted && *unwanted) && terminal && strcmp(terminal, "dumb") != 0;
 }
 
-/* JSON is UTF-8, and what stands on the command line may be anything: a byte that is none of it becomes '?'. */
+/* JSON is UTF-8, and a command line may hold any bytes. In a text that is not UTF-8, bytes above 127 become '?'. */
 static json_t *json_of(const char *text) {
   json_t *string = json_string(text);
   char *copy = string ? NULL : strdup(text);
@@ -236,7 +236,7 @@ static json_t *json_of(const char *text) {
 static void print_problem(const struct problem *problem, bool json) {
   const char *text = problem->text ? problem->text : "no memory";
   if (!json || ferror(stdout)) {
-    char *safe = text_safe(text, true); /* names of the command line are in it */
+    char *safe = text_safe(text, true); /* it may contain names of the command line */
     fprintf(stderr, "framectl: %s\n", safe ? safe : "no memory");
     free(safe);
     if (problem->remedy) {
@@ -253,7 +253,7 @@ static void print_problem(const struct problem *problem, bool json) {
 static bool run(struct command_line *line, struct problem *problem) {
   if (line->wants_version) {
     printf("framectl %s\n", FRAMED_VERSION);
-  } else if (!line->command) { /* then it is --help */
+  } else if (!line->command) { /* --help without a command */
     table_print_help();
   } else if (line->wants_help) {
     table_print_command_help(line->command);

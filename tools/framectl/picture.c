@@ -59,7 +59,7 @@ static bool decode_png(const unsigned char *data, size_t size, const char *name,
   return false;
 }
 
-/* The next number of a PNM header, behind spaces and comments; 0 if there is none. */
+/* Reads the next number of a PNM header, after spaces and comments; 0 if there is no number. */
 static unsigned read_number(const unsigned char **at, const unsigned char *end) {
   unsigned number = 0;
   while (*at < end && (isspace(**at) || **at == '#')) {

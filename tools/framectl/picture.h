@@ -1,4 +1,4 @@
-/* Files with one picture: PNG, PGM and PPM in, and the same out. */
+/* Picture files: reads and writes PNG, PGM and PPM. */
 #ifndef FRAMED_TOOLS_FRAMECTL_PICTURE_H
 #define FRAMED_TOOLS_FRAMECTL_PICTURE_H
 
@@ -9,9 +9,9 @@
 
 enum picture_kind { PICTURE_RAW, PICTURE_PNG, PICTURE_PNM };
 
-/* By the first bytes. */
+/* Recognises the kind by the first bytes. */
 enum picture_kind picture_recognise(const unsigned char *data, size_t size);
-/* By the ending of a file's name. */
+/* Recognises the kind by the ending of a file's name. */
 enum picture_kind picture_of_name(const char *name);
 
 struct picture {
@@ -20,9 +20,9 @@ struct picture {
   size_t bytes;
 };
 
-/* False with a problem that names `name`. Transparent pixels become black, and 16 bits become 8. */
+/* False with a problem that contains `name`. Transparent pixels become black, and 16 bits become 8. */
 bool picture_decode(const unsigned char *data, size_t size, const char *name, struct picture *picture, struct problem *problem);
-/* PICTURE_RAW writes the pixels alone. */
+/* PICTURE_RAW writes only the pixels. */
 bool picture_write(FILE *file, enum picture_kind kind, const struct picture *picture, const char *name,
                    struct problem *problem);
 

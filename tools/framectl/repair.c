@@ -1,4 +1,4 @@
-/* Finishes segments of recordings that a killed daemon left, without a daemon. */
+/* Finishes the segments of recordings that a killed daemon left unfinished. It needs no daemon. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -23,10 +23,10 @@ static bool repair_one(const char *part, struct problem *problem) {
     return problem_set(problem, EXIT_STATUS_REFUSED, NULL, "%s", text);
   }
   if (closed.name[0]) {
-    printf("%s: %" PRIu64 " result%s, %" PRId64 " bytes behind the last one cut off\n", closed.name, closed.entries,
+    printf("%s: %" PRIu64 " result%s, %" PRId64 " bytes after the last one cut off\n", closed.name, closed.entries,
            closed.entries == 1 ? "" : "s", closed.cut);
   } else {
-    printf("%s: nothing was in it, and it is removed\n", part);
+    printf("%s: it was empty, and was removed\n", part);
   }
   return true;
 }
@@ -38,7 +38,7 @@ static bool is_part(const char *name) {
 
 static int names_part(const struct dirent *entry) { return is_part(entry->d_name); }
 
-/* All that can be finished; the last of the others is the problem. */
+/* Continues after a failure. The problem is that of the last segment that failed. */
 static bool repair_folder(const char *folder, struct problem *problem) {
   struct dirent **entries;
   int count = scandir(folder, &entries, names_part, alphasort);

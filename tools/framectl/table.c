@@ -30,141 +30,132 @@ const struct option_row option_table[OPTION_COUNT] = {
 
 const struct command commands[] = {
     {"status", "[PIPELINE]", TAKES(OPTION_JSON), "show all pipelines, or one with its ledger and latencies",
-     "Shows for each pipeline its state, what it waits for, frames and bytes a second, the latency of frames from first\n"
-     "byte in to last byte out, and how many were dropped for which reason. With PIPELINE: where its frames come from and\n"
-     "go to, the account of all frames, and the latency of each step of their road over the last ten seconds.",
+     "Shows for each pipeline its state, what it waits for, frames and bytes per second, the latency of frames from first\n"
+     "byte in to last byte out, and dropped frames with reasons. With PIPELINE it shows source, sink, the count of all\n"
+     "frames, and the latency of each processing step over the last ten seconds.",
      command_status},
-    {"health", NULL, TAKES(OPTION_JSON), "say whether all is well, also by the exit status",
-     "Says whether frames, or where none come the daemon's canaries, get through the GPU in time, and whether every pipeline\n"
-     "does its job; if not, which does not, why, since when, and what to do. Exit status 0: all is well (idle, paused and\n"
-     "blocked are); 2: something is not; 1: no daemon says.",
+    {"health", NULL, TAKES(OPTION_JSON), "say whether all pipelines are healthy, also by the exit status",
+     "Checks that every pipeline works, and that frames get through the GPU in time. Without frames the daemon sends small\n"
+     "test frames (canaries). For each fault it prints the reason, the duration and the remedy. Exit status 0: healthy (also\n"
+     "idle, paused or blocked); 2: a fault; 1: the daemon does not answer.",
      command_health},
     {"watch", NULL, TAKES(OPTION_JSON), "print a line whenever health changes",
-     "Prints what `health` says as one line, and another whenever that changes: what began, what is over, that the daemon is\n"
-     "away, that it is back; until Ctrl-C. With --json each line is an object with time, state, why (the daemon is away), "
-     "began,\n"
-     "ended and degraded.",
+     "Prints the result of `health` as one line, and another line at each change: faults that begin or end, and a daemon that\n"
+     "stops or starts to answer. Ends at Ctrl-C. With --json each line is an object with time, state, why (the daemon does\n"
+     "not answer), began, ended and degraded.",
      command_watch},
     {"metrics", NULL, 0, "print the metrics that Prometheus reads", "Prints /metrics, in Prometheus' text format.",
      command_metrics},
     {"top", "[PIPELINE]", 0, "watch the pipelines live",
-     "Shows the pipelines every second until q is pressed; ? lists the keys. Pipelines can be sorted, filtered, opened, "
-     "paused\n"
-     "and resumed. PIPELINE is the one selected at first.",
+     "Shows the pipelines every second until q is pressed; ? lists the keys. Pipelines can be sorted, filtered, opened,\n"
+     "paused and resumed. PIPELINE is selected at first.",
      command_top},
-    {"reload", NULL, TAKES(OPTION_JSON), "put the changed configuration in force",
-     "Makes the daemon read its configuration again. With an error in it the old one stays in force, the error is\n"
-     "printed, and the exit status is 1.",
+    {"reload", NULL, TAKES(OPTION_JSON), "apply the changed configuration",
+     "Makes the daemon read its configuration again. If the file has an error, the old configuration stays in force, the\n"
+     "error is printed, and the exit status is 1.",
      command_reload},
-    {"upgrade", NULL, TAKES(OPTION_JSON), "have the installed program take over from the running one",
-     "Makes the daemon execute the file that it was started from, which a newer version may have replaced, and waits until\n"
-     "that goes on with every connection and frame. A program that cannot take over is refused: the running one goes on, and\n"
-     "the exit status is 1.",
+    {"upgrade", NULL, TAKES(OPTION_JSON), "replace the running program by the installed one",
+     "Makes the daemon execute its program file again, which a newer version may have replaced. Waits until the new program\n"
+     "has taken over all connections and frames. If it cannot, the running program continues, and the exit status is 1.",
      command_upgrade},
     {"drain", "PIPELINE", TAKES(OPTION_JSON), "stop taking frames and wait until none is in flight",
      "Answers when nothing is in flight, or with exit status 1 after `drain_timeout`. Clients stay connected.\n"
      "`framectl resume PIPELINE` ends it.",
      command_drain},
     {"pause", "PIPELINE", TAKES(OPTION_JSON), "stop taking frames",
-     "Answers as soon as no frame begins any more. `framectl resume PIPELINE` ends it.", command_pause},
+     "Answers as soon as no more frames are taken. `framectl resume PIPELINE` ends it.", command_pause},
     {"resume", "PIPELINE", TAKES(OPTION_JSON), "take frames again", "Ends pause and drain.", command_resume},
     {"device", "N ACTION...", TAKES(OPTION_JSON), "free a GPU for other work, or bring it back",
-     "  drain    its sessions move to the other devices of their pipelines, with every frame and connection, and nothing of\n"
-     "           the daemon is left on it; refused where a pipeline has no other one\n"
-     "  resume   brings it back, also one that was left out since it failed for good; sessions are placed anew",
+     "  drain    moves its sessions, with all frames and connections, to the other devices of their pipelines, and frees the\n"
+     "           device completely. Refused if a pipeline has no other device\n"
+     "  resume   brings the device back, also after a permanent fault, and distributes the sessions again",
      command_device},
-    {"record", "PIPELINE", TAKES(OPTION_JSON), "record what comes in around this moment",
-     "Of a pipeline with `record` and when: event or boxes, as if something had been seen now: frames of `before`, as far as\n"
-     "they are in memory, and those that come within `after`.",
+    {"record", "PIPELINE", TAKES(OPTION_JSON), "record the frames around this moment",
+     "For a pipeline with `record: {when: event}` or `boxes`: acts as if something had been detected now. Records the frames\n"
+     "of `before` that are still in memory, and those of `after`.",
      command_record},
     {"check", "[FILE]", 0, "check a configuration file without using it",
-     "Runs `framed --check` on FILE (default: framed's own), and exits as that does: 0 if the file is valid, 78 if not.",
-     command_check},
+     "Runs `framed --check` on FILE (default: framed's own). Exit status 0: the file is valid; 78: it is not.", command_check},
     {"push", "PIPELINE", TAKES(OPTION_FORCE) | TAKES(OPTION_SHM), "send frames from standard input to a pipeline",
-     "Copies standard input to the pipeline's source socket and waits where the pipeline pushes back. If its sink is\n"
-     "`reply`, writes the results to standard output. Says on standard error how much it was; that it was nothing is an "
-     "error.\n"
-     "  --shm          with `protocol: native`: in memory shared with the daemon, if it lends some\n"
-     "  --force        also with a terminal in place of a file or pipe",
+     "Copies standard input to the pipeline's source socket, and waits while the pipeline is busy. With a `reply` sink it\n"
+     "writes the results to standard output. Prints the amount to standard error; an empty input is an error.\n"
+     "  --shm          with `protocol: native`: through shared memory, if the daemon offers it\n"
+     "  --force        also from a terminal",
      command_push},
     {"pull", "PIPELINE", TAKES(OPTION_FORCE) | TAKES(OPTION_FRAMES) | TAKES(OPTION_SHM),
      "write a pipeline's results to standard output",
-     "Reads from the pipeline's sink socket until it ends, or until Ctrl-C. Says on standard error how much it was.\n"
+     "Reads from the pipeline's sink socket until it ends, or until Ctrl-C. Prints the amount to standard error.\n"
      "  --frames N     stop after N whole results\n"
-     "  --shm          with `protocol: native`: in memory shared with the daemon, if it lends some\n"
+     "  --shm          with `protocol: native`: through shared memory, if the daemon offers it\n"
      "  --force        also to a terminal",
      command_pull},
-    {"trace", NULL, TAKES(OPTION_OUTPUT) | TAKES(OPTION_SECONDS), "record when each frame was where, for a trace viewer",
-     "Writes what became of every frame in the next seconds: each step of its road on a row, joined by arrows. Open the file\n"
-     "at https://ui.perfetto.dev or in chrome://tracing.\n"
+    {"trace", NULL, TAKES(OPTION_OUTPUT) | TAKES(OPTION_SECONDS), "record the timeline of each frame for a trace viewer",
+     "Records all frames of the next seconds: each step is a row, and arrows join the steps of a frame. Open the file at\n"
+     "https://ui.perfetto.dev or in chrome://tracing.\n"
      "  -o, --output FILE   default: framed-trace.json; - is standard output\n"
      "  --seconds N         0.1 to 60 (default: 2)",
      command_trace},
     {"plan", NULL, TAKES(OPTION_JSON) | TAKES(OPTION_FRAMES) | TAKES_PLAN_TIMES,
-     "say what slots would win, from the times of copies and kernel",
-     "Says how long frames take on so many slots, draws when which engine serves which frame, and names the bound that no\n"
-     "number of slots beats. Each engine serves one frame at a time, and a slot's next copy in waits for its last copy out.\n"
+     "predict the gain of slots from the times of copies and kernel",
+     "Predicts how long frames take with so many slots, draws which engine serves which frame when, and names the limit for\n"
+     "any number of slots. Each engine serves one frame at a time. A slot's next copy in waits for its last copy out.\n"
      "  --h2d TIME     copy in: 30ms, 7.5us; --kernel and --d2h (copy out) likewise\n"
-     "  --chunks N     the times are of one piece of work that is cut into N chunks\n"
-     "  --frames N     the times are of each of N frames (default: 1000)\n"
+     "  --chunks N     the times belong to one piece of work that is cut into N chunks\n"
+     "  --frames N     the times belong to each of N frames (default: 1000)\n"
      "  --slots N      2 is ping-pong (the default), up to 64\n"
      "  --turnaround TIME   how long the host keeps a slot between its copy out and its next frame (default: 0us)\n"
      "  --host TIME         the host's own work on a frame, by one thread (default: 0us)\n"
-     "  --from PIPELINE     take times and slots as a running daemon measured them in the last ten seconds",
+     "  --from PIPELINE     take times and slots that a running daemon measured in the last ten seconds",
      command_plan},
-    {"doctor", "[PIPELINE]", TAKES(OPTION_JSON), "say what bounds the pipelines, and what could be better",
-     "Names for each pipeline what everything else waits for, and the one change that would help most with what it would win,\n"
-     "from the last ten seconds: ask while frames pass. Then looks for clients that were turned away, for results that nobody\n"
-     "reads, and at the machine: clocks that are held down, a PCIe link below its best, persistence mode, the limit of locked\n"
-     "memory, the processors' governor, lanes that may run far from the GPU, and memory of slots that lies far from it.\n"
-     "Exit status 0: nothing to do; 2: something could be better.",
+    {"doctor", "[PIPELINE]", TAKES(OPTION_JSON), "name what limits the pipelines, and possible improvements",
+     "Names for each pipeline its bottleneck, the one change that would help most, and its gain. The figures are those of the\n"
+     "last ten seconds, so run it while frames pass. It also looks for refused clients and unread results, and checks the\n"
+     "machine: reduced clocks, a slow PCIe link, persistence mode, the limit of locked memory, the processors' governor, and\n"
+     "lanes or slots' memory far from the GPU. Exit status 0: nothing to do; 2: something could be better.",
      command_doctor},
     {"models", "[ACTION...]", TAKES(OPTION_CUDA), "list, install or remove ONNX Runtime, which runs models",
-     "Lists where framed looks for ONNX Runtime, without which it runs no stage `model`, and what is there. It asks no "
-     "daemon.\n"
-     "  install           fetch it with python3's pip from the package index of this machine (19 MB) and put it into\n"
-     "                    /var/lib/framed/onnxruntime, as another user than root into ~/.local/share/framed/onnxruntime,\n"
-     "                    or where FRAMED_ONNXRUNTIME says; all of it at once, or nothing\n"
-     "  install --cuda    the one that runs models on a GPU (250 MB), and the libraries of CUDA that are missing (1 GB)\n"
+     "Lists the folders where framed looks for ONNX Runtime, and what they contain. Stages `model` need it. This command\n"
+     "needs no daemon.\n"
+     "  install           fetch it with python3's pip from the package index of this machine (19 MB). It goes to\n"
+     "                    /var/lib/framed/onnxruntime for root, to ~/.local/share/framed/onnxruntime for other users, or\n"
+     "                    to $FRAMED_ONNXRUNTIME. After a failure nothing is changed\n"
+     "  install --cuda    the one that runs models on a GPU (250 MB), and missing CUDA libraries (1 GB)\n"
      "  install WHEEL...  the same from files that pip has downloaded elsewhere, without a network\n"
      "  remove            remove what was installed",
      command_models},
     {"stages", "[STAGE]", 0, "list the stages, or the parameters of one",
      "Lists the stages with a sentence each. With STAGE, its parameters with types, ranges and defaults.", command_stages},
     {"try", "STAGE...", TAKES(OPTION_INPUT) | TAKES(OPTION_OUTPUT) | TAKES(OPTION_FORMAT) | TAKES(OPTION_CPU),
-     "put one frame through stages, without a daemon",
-     "Runs a chain on one frame, on a GPU if there is one. STAGE is written as in the configuration: 'blur: {sigma: 3}'; "
-     "files\n"
-     "of stages are relative to the working directory. The frame is a PNG, PGM or PPM, or raw with --format; so is the "
-     "result,\n"
-     "by the ending of its name, or on standard output as the frame was. Its format is said on standard error.\n"
+     "run one frame through stages, without a daemon",
+     "Runs a chain on one frame, on a GPU if there is one. Write STAGE as in the configuration: 'blur: {sigma: 3}'. Files of\n"
+     "stages are relative to the working directory. The frame is a PNG, PGM or PPM, or raw with --format. The ending of the\n"
+     "output file's name decides the result's format; on standard output it is that of the frame. The result's format is\n"
+     "printed to standard error.\n"
      "  -i, --input FILE    default: standard input\n"
      "  -o, --output FILE   default: standard output\n"
      "  --format FORMAT     of a raw frame: 'nv12 640x480' or 'float32[3,480,640]'\n"
-     "  --cpu               on the CPU backend in any case",
+     "  --cpu               use the CPU backend",
      command_try},
     {"replay", "RECORDING", TAKES(OPTION_CONFIG) | TAKES(OPTION_AGAINST),
-     "say what a new configuration would make of frames that were recorded",
-     "Runs each frame of RECORDING, a segment of `record`, through the pipeline of that name in two configurations, without a\n"
-     "daemon, and says for each frame whose results differ how: boxes that are gone or new, numbers, bytes. Exit status 0: "
-     "none\n"
-     "differs; 2: some do.\n"
+     "compare the results of two configurations on recorded frames",
+     "Runs each frame of RECORDING, a segment of `record`, through its pipeline in two configurations, without a daemon.\n"
+     "Prints for each frame how the results differ: boxes that are missing or new, numbers, bytes. Exit status 0: no\n"
+     "difference; 2: some frames differ.\n"
      "  --against FILE      the new configuration\n"
-     "  --config FILE       the one before (default: framed's own)",
+     "  --config FILE       the old one (default: framed's own)",
      command_replay},
-    {"repair", "PATH", 0, "finish segments of recordings that a kill left",
-     "PATH is a segment that ends in .part, its name without that, or a folder of them. What is behind the last whole result\n"
-     "is cut off, and the segment gets its name. It asks no daemon, and leaves alone what one is writing; a daemon that "
-     "starts\n"
-     "does the same for its own.",
+    {"repair", "PATH", 0, "finish recordings that a killed daemon left unfinished",
+     "PATH is a segment that ends in .part, its name without that, or a folder with such segments. Cuts off the bytes after\n"
+     "the last whole result and renames the segment. Skips segments that a daemon is writing. Needs no daemon, since a daemon\n"
+     "does this for its own recordings when it starts.",
      command_repair},
     {0},
 };
 
-/* The commands that take an option, in lines of the help. */
-static void print_takers(enum option_id option) {
+/* Lists the commands that accept an option, wrapped to the width of the help. */
+static void print_commands_with(enum option_id option) {
   enum { LINE = 105, INDENT = 23 };
-  size_t column = INDENT + sizeof "print JSON; taken by";
+  size_t column = INDENT + sizeof "print JSON; for";
   for (const struct command *command = commands; command->name; command++) {
     if (command->options & TAKES(option)) {
       size_t length = strlen(command->name) + 1;
@@ -177,26 +168,26 @@ static void print_takers(enum option_id option) {
 
 void table_print_help(void) {
   printf("usage: framectl [-s SOCKET] COMMAND [ARGUMENT]\n\n"
-         "Asks and commands a running framed.\n\n");
+         "Sends requests and commands to a running framed.\n\n");
   for (const struct command *command = commands; command->name; command++) {
     char usage[32];
     snprintf(usage, sizeof usage, "%s %s", command->name, command->operand ? command->operand : "");
     printf("  %-18s  %s\n", usage, command->summary);
   }
-  printf("  %-18s  %s\n", "help [COMMAND]", "say what a command does, or this");
+  printf("  %-18s  %s\n", "help [COMMAND]", "print this help, or that of a command");
   printf("\n"
          "  -s, --socket SOCKET  the daemon's status socket (default: $FRAMED_SOCKET, or " DEFAULT_SOCKET ")\n"
-         "  --json               print JSON; taken by");
-  print_takers(OPTION_JSON);
+         "  --json               print JSON; for");
+  print_commands_with(OPTION_JSON);
   printf("\n"
-         "  -h, --help           this, or with a command what it does\n"
+         "  -h, --help           print this help, or that of a command\n"
          "  --version            print the version\n\n"
          "Exit status:\n"
-         "  0   fine\n"
+         "  0   success\n"
          "  1   the daemon refused, or a connection ended early; nothing was installed; health: no daemon answers\n"
-         "  2   health: something is wrong; doctor: something could be better; replay: results differ\n"
+         "  2   health: a fault; doctor: something could be better; replay: results differ\n"
          "  64  wrong usage, or a file that cannot be read\n"
-         "  69  no daemon answers, or no permission to ask it\n"
+         "  69  no daemon answers, or no permission to connect\n"
          "  70  internal error, or the output cannot be written\n"
          "  78  check, replay: the configuration is not valid\n");
 }

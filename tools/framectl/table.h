@@ -1,4 +1,4 @@
-/* The commands and options of framectl as tables, and the help that is printed of them. */
+/* Tables of framectl's commands and options. The help is printed from these tables. */
 #ifndef FRAMED_TOOLS_FRAMECTL_TABLE_H
 #define FRAMED_TOOLS_FRAMECTL_TABLE_H
 
@@ -6,7 +6,7 @@
 
 #define DEFAULT_SOCKET "/run/framed/status.sock"
 
-/* Options that not every command takes; those of `plan` follow in the order of enum plan_option. */
+/* Options of single commands. Those of `plan` follow in the order of enum plan_option. */
 enum option_id {
   OPTION_JSON,
   OPTION_CUDA,
@@ -26,19 +26,19 @@ enum option_id {
 #define TAKES(option) (1U << (option))
 
 struct option_row {
-  const char *name, *value; /* NULL: takes none */
+  const char *name, *value; /* NULL: no value */
 };
 
 extern const struct option_row option_table[OPTION_COUNT];
 
 struct command {
-  const char *name, *operand; /* NULL: takes none; in brackets: may be left out; with dots: may be several */
-  unsigned options;           /* a bit for each of enum option_id */
+  const char *name, *operand; /* NULL: none; in brackets: optional; with dots: several */
+  unsigned options;           /* a bit for each accepted enum option_id */
   const char *summary, *help;
   command_run *run;
 };
 
-extern const struct command commands[]; /* ends with one without a name */
+extern const struct command commands[]; /* ends with an entry whose name is NULL */
 
 void table_print_help(void);
 void table_print_command_help(const struct command *command);

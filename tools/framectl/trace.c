@@ -1,4 +1,4 @@
-/* `framectl trace`: puts a trace into a file as it comes, and says what is in it. */
+/* `framectl trace`: writes a trace to a file while it is received, and prints a summary. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,14 +13,14 @@
 #define USUAL_FILE    "framed-trace.json"
 #define USUAL_SECONDS 2.0
 
-enum { SENDING_MS = 70000 /* the daemon gives a client a minute for an answer */, START = 1024 };
+enum { SENDING_MS = 70000 /* the daemon waits a minute for a client that does not read */, START = 1024 };
 
 struct recording {
   const char *path;
-  FILE *file; /* NULL: nothing has come yet */
-  int error;  /* of writing it */
+  FILE *file; /* NULL: no data yet */
+  int error;  /* errno of a failed write */
   bool unopened;
-  char start[START]; /* the summary stands on the second line */
+  char start[START]; /* the summary is on the second line */
   size_t length;
   struct progress progress;
   double seconds;
@@ -28,7 +28,7 @@ struct recording {
 
 static bool to_standard_output(const struct recording *recording) { return strcmp(recording->path, "-") == 0; }
 
-/* Only now, so that a refusal leaves the file of before as it was. */
+/* Opened at the first byte, so that a refusal does not overwrite an existing file. */
 static bool open_file(struct recording *recording) {
   recording->file = to_standard_output(recording) ? stdout : fopen(recording->path, "we");
   recording->error = recording->file ? 0 : errno;
@@ -57,7 +57,7 @@ static bool take(void *context, const char *bytes, size_t count) {
   return true;
 }
 
-/* Half a trace is of no use to any viewer. */
+/* Removes an incomplete trace, since no viewer can read it. */
 static void close_file(struct recording *recording, bool whole) {
   struct stat info;
   if (!recording->file || to_standard_output(recording)) {
@@ -85,7 +85,7 @@ static void report(const struct recording *recording) {
           frames > 0 ? "open it at https://ui.perfetto.dev or in chrome://tracing"
                      : "take one while frames pass (`framectl status` says what they wait for)");
   if (json_is_true(json_object_get(sums, "full"))) {
-    fprintf(out, "  it ended early, for a trace holds no more frames\n");
+    fprintf(out, "  it ended early: a trace can hold no more frames\n");
   }
   if (overwritten > 0) {
     fprintf(out, "  %lld more are missing: they came faster than they were read\n", (long long)overwritten);

@@ -1,4 +1,7 @@
-/* One frame through a chain of stages without a daemon: framed computes it, and pictures are read and written here. */
+/*
+ * `framectl try`: runs one frame through a chain of stages without a daemon. framed computes it; this file reads and writes
+ * pictures.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -29,7 +32,6 @@ struct trial {
 
 /* -- bytes -------------------------------------------------------------------------------------------------------- */
 
-/* All that is left in the file. */
 static bool read_all(FILE *file, const char *name, struct bytes *bytes, struct problem *problem) {
   size_t room = 0, count = 1;
   for (*bytes = (struct bytes){0}; count > 0; bytes->size += count) {
@@ -59,7 +61,7 @@ static bool read_input(struct trial *trial, struct problem *problem) {
   return good;
 }
 
-/* A picture becomes its pixels. */
+/* Replaces a picture by its pixels. */
 static bool decode_input(struct trial *trial, struct problem *problem) {
   struct picture picture;
   if (trial->invocation->format) {
@@ -99,7 +101,7 @@ static bool write_format(FILE *out, const char *format, struct problem *problem)
                      "'%s' is no format", format);
 }
 
-/* The text of a configuration, on the heap. Each stage is an item of its list as it stands on the command line. */
+/* Writes a configuration, on the heap. Each stage of the command line becomes an item of its list. */
 static char *write_config(const struct trial *trial, struct problem *problem) {
   char *text = NULL;
   size_t size;
@@ -146,7 +148,7 @@ static bool put_into(int fd, const struct bytes *bytes) {
   return done == bytes->size && lseek(fd, 0, SEEK_SET) == 0;
 }
 
-/* What framed says on standard error is the answer where it fails. */
+/* After a failure the problem is the last error of framed's standard error. */
 static bool await(pid_t child, struct problem *problem) {
   int status;
   if (waitpid(child, &status, 0) != child || !WIFEXITED(status)) {
@@ -182,7 +184,7 @@ static bool run_framed(struct trial *trial, char *text, struct problem *problem)
 
 /* -- the result --------------------------------------------------------------------------------------------------- */
 
-/* Where the format is that of a picture. A file has red first. */
+/* Returns whether the format is that of a picture. Picture files begin with red, so BGR is swapped. */
 static bool as_picture(const char *format, struct bytes *pixels, struct picture *picture) {
   char name[32];
   *picture = (struct picture){.pixels = pixels->data, .bytes = pixels->size};
@@ -219,7 +221,7 @@ static bool write_pixels(struct trial *trial, const char *format, struct bytes *
   return good;
 }
 
-/* A line with the format, then the result. */
+/* framed prints a line with the format before the result. */
 static bool write_result(struct trial *trial, struct problem *problem) {
   unsigned char *end = trial->result.size > 0 ? memchr(trial->result.data, '\n', trial->result.size) : NULL;
   if (!end) {

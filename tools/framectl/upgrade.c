@@ -1,6 +1,6 @@
 /*
- * `framectl upgrade`: has the installed program take over, and looks at the daemon until it has. The daemon answers before it
- * executes the program, so what became of that is known only from the status of whoever answers afterwards.
+ * `framectl upgrade`: starts the installed program in place of the running one, and polls the daemon until it has taken over.
+ * The daemon answers the request before it executes the program, so only a later status shows the outcome.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ enum { LIMIT_MS = 30000, PAUSE_MS = 20, VERSION_ROOM = 64 };
 
 struct before {
   char version[VERSION_ROOM];
-  int64_t started_ms; /* not after that, by the clock of this machine */
+  int64_t started_ms; /* the latest possible start, by this machine's clock */
   uint64_t upgrades;
 };
 
@@ -43,11 +43,11 @@ static bool look_before(const struct invocation *invocation, struct before *befo
   return true;
 }
 
-/* What the daemon says that was asked at `asked`. One that began anew counts from zero and knows of no upgrade. */
+/* Judges the status that was requested at `asked`. A restarted daemon counts from zero and knows of no upgrade. */
 static enum outcome judge(const struct before *before, const struct daemon_view *view, int64_t asked, struct problem *problem) {
   if (asked - uptime_ms(view) > before->started_ms) {
     problem_set(problem, EXIT_STATUS_REFUSED, "`journalctl -u framed -x` says why; producers and readers have to connect again",
-                "framed %s began anew, without the connections and frames of the one before", view->version);
+                "framed %s was restarted, and lost the connections and frames of the previous process", view->version);
     return REFUSED;
   }
   if (view->handovers.upgrades > before->upgrades) {
@@ -56,18 +56,21 @@ static enum outcome judge(const struct before *before, const struct daemon_view 
   if (!view->handovers.upgrading) {
     const char *why = view->handovers.refused;
     if (!why[0] && now_ms() - uptime_ms(view) > before->started_ms) {
-      return WAITING; /* it may have begun anew while it was being asked: the next answer comes sooner */
+      return WAITING; /* it may have restarted during the request; the next answer is quicker */
     }
     problem_set(problem, EXIT_STATUS_REFUSED,
                 why[0] ? "install a program that can take over, or restart the service" : "try again",
-                "the running program goes on: %s", why[0] ? why : "something else came between");
+                "the running program continues: %s", why[0] ? why : "another request interfered");
     return REFUSED;
   }
   return WAITING;
 }
 
-/* /v1/status once the program has taken over, or NULL with a problem. Between two programs nobody answers. */
-static json_t *wait_for_it(const struct invocation *invocation, const struct before *before, struct problem *problem) {
+/*
+ * Returns /v1/status once the program has taken over, or NULL with a problem. Requests fail while one program replaces the
+ * other.
+ */
+static json_t *wait_for_upgrade(const struct invocation *invocation, const struct before *before, struct problem *problem) {
   enum outcome outcome = WAITING;
   for (int64_t now = now_ms(), deadline = now + LIMIT_MS; outcome == WAITING && now < deadline; now = now_ms()) {
     nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000}, NULL);
@@ -109,8 +112,9 @@ bool command_upgrade(const struct invocation *invocation, struct problem *proble
     return false;
   }
   json_t *answer = daemon_command(invocation->socket, NULL, "upgrade", -1, problem);
-  bool refused = !answer && problem->status == EXIT_STATUS_REFUSED; /* else a fault may have cut the answer off */
-  json_t *document = refused ? NULL : wait_for_it(invocation, &before, problem);
+  bool refused =
+      !answer && problem->status == EXIT_STATUS_REFUSED; /* any other failure may come from a crash during the request */
+  json_t *document = refused ? NULL : wait_for_upgrade(invocation, &before, problem);
   if (document) {
     const char *program = json_string_value(json_object_get(answer, "program"));
     struct daemon_view view;

@@ -69,7 +69,7 @@ START_TEST(good_ones_survive_every_split) {
 }
 END_TEST
 
-/* A taker that wants so many bytes. */
+/* A receiver that accepts so many bytes. */
 struct taken {
   char bytes[64];
   size_t length, most;
@@ -85,12 +85,12 @@ static bool take(void *context, const char *bytes, size_t count) {
   return true;
 }
 
-START_TEST(takers_get_the_body_of_a_200) {
+START_TEST(receivers_get_the_body_of_a_200) {
   struct taken taken = {.most = sizeof taken.bytes - 1};
   const char *text = good[_i].text;
   for (size_t split = 0; split <= strlen(text); split++) {
     taken.length = 0;
-    reply = (struct reply){.taker = take, .context = &taken};
+    reply = (struct reply){.receive = take, .context = &taken};
     reply_feed(&reply, text, split);
     reply_feed(&reply, text + split, strlen(text) - split);
     ck_assert_int_eq(reply_end(&reply), REPLY_DONE);
@@ -102,9 +102,9 @@ START_TEST(takers_get_the_body_of_a_200) {
 }
 END_TEST
 
-START_TEST(takers_may_give_up) {
+START_TEST(receivers_may_end_the_transfer) {
   struct taken taken = {.most = 2};
-  reply = (struct reply){.taker = take, .context = &taken};
+  reply = (struct reply){.receive = take, .context = &taken};
   ck_assert_int_eq(reply_feed(&reply, good[0].text, strlen(good[0].text)), REPLY_BAD);
 }
 END_TEST
@@ -186,8 +186,8 @@ Suite *reply_suite(void) {
   tcase_add_checked_fixture(cases, setup, teardown);
   tcase_set_timeout(cases, 60);
   tcase_add_loop_test(cases, good_ones_survive_every_split, 0, sizeof good / sizeof good[0]);
-  tcase_add_loop_test(cases, takers_get_the_body_of_a_200, 0, sizeof good / sizeof good[0]);
-  tcase_add_test(cases, takers_may_give_up);
+  tcase_add_loop_test(cases, receivers_get_the_body_of_a_200, 0, sizeof good / sizeof good[0]);
+  tcase_add_test(cases, receivers_may_end_the_transfer);
   tcase_add_loop_test(cases, good_ones_survive_single_bytes, 0, sizeof good / sizeof good[0]);
   tcase_add_loop_test(cases, bad_ones_are_refused_at_every_split, 0, sizeof bad / sizeof bad[0]);
   tcase_add_test(cases, what_follows_the_end_is_ignored);

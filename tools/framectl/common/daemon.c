@@ -39,7 +39,7 @@ static json_t *make_safe_array(json_t *array) {
   return safe;
 }
 
-/* A copy whose names and texts may be printed, whatever the daemon sends: no command has to think of it. NULL: no memory. */
+/* Copies a document with all names and texts safe to print, so that no command has to escape them. NULL: no memory. */
 static json_t *make_safe(json_t *value) {
   if (json_is_object(value)) {
     return make_safe_object(value);
@@ -105,11 +105,11 @@ char *daemon_text(const char *socket, const char *path, int timeout_ms, struct p
   return text;
 }
 
-bool daemon_stream(const char *socket, const char *path, int timeout_ms, reply_taker *taker, http_waiter *waiter, void *context,
-                   struct problem *problem) {
+bool daemon_stream(const char *socket, const char *path, int timeout_ms, reply_receiver *receive, http_idle *idle,
+                   void *context, struct problem *problem) {
   const struct question question = {
-      .socket = socket, .method = "GET", .path = path, .timeout_ms = timeout_ms, .waiter = waiter, .waiter_context = context};
-  struct reply reply = {.taker = taker, .context = context};
+      .socket = socket, .method = "GET", .path = path, .timeout_ms = timeout_ms, .idle = idle, .idle_context = context};
+  struct reply reply = {.receive = receive, .context = context};
   bool fine = ask(&question, &reply, problem);
   reply_clear(&reply);
   return fine;
@@ -132,7 +132,8 @@ json_t *daemon_health(const char *socket, int timeout_ms, struct problem *proble
   json_t *document = NULL;
   if (http_ask(&question, &reply, problem) && (reply.status == 200 || reply.status == 503)) {
     document = parse(&question, &reply, problem);
-    if (document && !json_is_boolean(json_object_get(document, "ok"))) { /* it is stopping, or not framed */
+    if (document &&
+        !json_is_boolean(json_object_get(document, "ok"))) { /* the daemon is stopping, or another program answers */
       json_decref(document);
       document = NULL;
       report_refusal(&question, &reply, problem);
@@ -144,7 +145,7 @@ json_t *daemon_health(const char *socket, int timeout_ms, struct problem *proble
   return document;
 }
 
-/* Names go into a path: what a name cannot hold is no pipeline, and needs no question. */
+/* Names become part of a path. A text that is no valid name belongs to no pipeline, so no request is needed. */
 static bool is_name(const char *text) {
   size_t length = strlen(text);
   for (size_t i = 0; i < length; i++) {
@@ -185,8 +186,8 @@ json_t *daemon_command(const char *socket, const char *pipeline, const char *com
                                     .method = "POST",
                                     .path = path,
                                     .timeout_ms = timeout_ms,
-                                    .waiter = show_patience,
-                                    .waiter_context = &patience};
+                                    .idle = show_patience,
+                                    .idle_context = &patience};
   json_t *answer = ask_json(&question, problem);
   progress_clear(&patience.progress);
   return answer;

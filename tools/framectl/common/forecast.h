@@ -1,6 +1,6 @@
 /*
- * Forecasts by the model of daemon/measure/overlap.h: when each frame of a work is on each engine, and what other numbers of
- * slots would win. `framectl plan` prints them, and framebench compares its measurements with them.
+ * Forecasts by the model of daemon/measure/overlap.h: when each frame uses each engine, and how much faster other numbers of
+ * slots would be. `framectl plan` prints them. framebench compares them to its measurements.
  */
 #ifndef FRAMED_TOOLS_FRAMECTL_COMMON_FORECAST_H
 #define FRAMED_TOOLS_FRAMECTL_COMMON_FORECAST_H
@@ -20,11 +20,11 @@ struct overlap_span {
 
 struct overlap_frame {
   uint64_t number; /* from 0 */
-  unsigned slot;   /* with OVERLAP_UNLIMITED the frame's number modulo OVERLAP_MAX_SLOTS, for want of any */
+  unsigned slot;   /* with OVERLAP_UNLIMITED: the frame's number modulo OVERLAP_MAX_SLOTS */
   struct overlap_span spans[OVERLAP_ENGINES];
 };
 
-struct forecast_timeline { /* forecast_start() sets it up; its fields are forecast.c's own */
+struct forecast_timeline { /* forecast_start() sets it up; its fields are private to forecast.c */
   struct overlap_work work;
   uint64_t next;
   double host_free, copy_in_free, copy_out_free;
@@ -32,9 +32,9 @@ struct forecast_timeline { /* forecast_start() sets it up; its fields are foreca
 };
 
 void forecast_start(struct forecast_timeline *timeline, const struct overlap_work *work);
-/* When the next frame is served, frame by frame without end. */
+/* The times of the next frame. There is no last frame. */
 struct overlap_frame forecast_next(struct forecast_timeline *timeline);
-/* The time from the first copy in to the last copy out of that many frames. */
+/* The time from the first copy in to the last copy out of `frames` frames. */
 double forecast_wall(const struct overlap_work *work, uint64_t frames);
 
 /* -- the plan ------------------------------------------------------------------------------------------------------- */
@@ -44,8 +44,8 @@ struct forecast_plan {
   double wall;              /* wall with the work's slots */
   double speedup;           /* serial / wall; 1 if there is no work */
   double ratio;             /* overlap_ratio() of the wall */
-  double ideal_speedup;     /* of frames without end, without turnaround */
-  double bound;             /* wall that no number of slots beats */
+  double ideal_speedup;     /* of an endless sequence of frames, without turnaround */
+  double bound;             /* the lowest wall that any number of slots reaches */
   double bound_speedup;     /* serial / bound */
   unsigned slots_for_bound; /* the fewest that reach it; 0: more than OVERLAP_MAX_SLOTS */
 };

@@ -16,13 +16,13 @@ enum { TRIES = 3, WAITER_MS = 200 };
 
 #define LOOK_THERE "see `systemctl status framed` and `journalctl -u framed`"
 
-/* Root's group is for nobody to join, and one that may not write is of no use. */
+/* Nobody should join root's group, and a group without write permission cannot connect. */
 static bool group_helps(const struct stat *info) { return info->st_gid != 0 && (info->st_mode & S_IWGRP) != 0; }
 
 static bool report_no_permission(const char *path, const char *what, struct problem *problem) {
   struct stat info;
   char remedy[256] = "use sudo";
-  if (stat(path, &info) != 0) { /* its folder is closed to us */
+  if (stat(path, &info) != 0) { /* no permission to enter its folder */
     snprintf(remedy, sizeof remedy, "use sudo, or join the group that owns the socket");
   } else if (group_helps(&info) && getgrgid(info.st_gid)) {
     const char *name = getgrgid(info.st_gid)->gr_name;
@@ -54,7 +54,9 @@ static int64_t now_ms(void) {
 
 static int64_t deadline_of(int timeout_ms) { return timeout_ms < 0 ? 0 : now_ms() + timeout_ms; }
 
-/* Also through signals, of a terminal that changes its size for instance. False with errno, EAGAIN after `deadline` (0: none).
+/*
+ * Connects, and continues after signals such as a terminal's change of size. False with errno; EAGAIN after `deadline` (0:
+ * none).
  */
 static bool take_turn(int fd, const struct sockaddr_un *address, int64_t deadline) {
   bool connected, interrupted;
@@ -144,7 +146,7 @@ static bool send_question(int fd, const struct question *question, int64_t deadl
 }
 
 static bool wait_for_reply(int fd, const struct question *question, int64_t deadline) {
-  while (question->waiter) {
+  while (question->idle) {
     int64_t step = now_ms() + WAITER_MS;
     if (deadline && step >= deadline) {
       break;
@@ -152,7 +154,7 @@ static bool wait_for_reply(int fd, const struct question *question, int64_t dead
     if (wait_for(fd, POLLIN, step)) {
       return true;
     }
-    question->waiter(question->waiter_context);
+    question->idle(question->idle_context);
   }
   return wait_for(fd, POLLIN, deadline);
 }
@@ -180,8 +182,7 @@ static bool receive_reply(int fd, const struct question *question, int64_t deadl
   return true;
 }
 
-/* A daemon that has more clients than places cuts one off before it has read its question. Asking for something changes
- * nothing, and so is done again. */
+/* The daemon closes surplus connections before it reads the request. A GET changes nothing, so it is safe to repeat. */
 static bool was_cut_off(const struct question *question, const struct reply *reply) {
   return strcmp(question->method, "GET") == 0 && reply->head_length == 0 && reply->line_length == 0;
 }

@@ -12,12 +12,12 @@ static void take(int signal) {
   const uint64_t one = 1;
   (void)signal;
   came = 1;
-  if (write(descriptor, &one, sizeof one) < 0) { /* it is readable already */
+  if (write(descriptor, &one, sizeof one) < 0) { /* fails only when it is readable already */
     return;
   }
 }
 
-/* Without SA_RESTART, so that a write to a pipe that nobody reads ends, too. */
+/* Without SA_RESTART, so that an interrupt also ends a blocked write to a pipe. */
 bool interrupt_watch(void) {
   const struct sigaction action = {.sa_handler = take, .sa_flags = (int)SA_RESETHAND};
   descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

@@ -15,7 +15,7 @@ bool problem_set(struct problem *problem, enum exit_status status, const char *r
     text = NULL;
   }
   va_end(arguments);
-  problem_clear(problem); /* only now: the arguments may be what it holds */
+  problem_clear(problem); /* last, since the arguments may point into the old problem */
   *problem = (struct problem){.status = status, .text = text, .remedy = advice};
   return false;
 }
@@ -30,7 +30,7 @@ static bool has_letter(const char *argument, int letter) {
   return argument && argument[0] == '-' && argument[1] != '-' && strchr(argument + 1, letter);
 }
 
-/* getopt has passed over the argument, unless letters of it are left. */
+/* getopt has moved past the argument, unless other short options follow in the same one. */
 bool problem_set_option(struct problem *problem, int answer, char **arguments, const char *remedy) {
   const char *last = arguments[optind - 1];
   if (answer == ':') {
@@ -44,7 +44,7 @@ bool problem_set_option(struct problem *problem, int answer, char **arguments, c
 
 bool problem_set_unless_printed(struct problem *problem) {
   bool left = fflush(stdout) == 0;
-  const char *why = left ? "not all of it was taken" : strerror(errno);
+  const char *why = left ? "not all bytes were written" : strerror(errno);
   return (left && !ferror(stdout)) ||
          problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot write to standard output: %s", why);
 }

@@ -25,7 +25,7 @@ void progress_begin(struct progress *progress) {
   *progress = (struct progress){.wanted = isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0, .began = now_seconds()};
 }
 
-/* What does not fit would begin a line of its own, which no carriage return takes back. */
+/* A longer text would wrap, and a carriage return could not erase it. */
 static int columns(void) {
   struct winsize size;
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col - 1 : USUAL_COLUMNS - 1;

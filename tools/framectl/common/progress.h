@@ -1,6 +1,6 @@
 /*
- * How far a long piece of work is: one line on standard error, written again and again, and gone before anything else is
- * printed. Nothing where standard error is no terminal, nor in the first seconds, so that what is quick stays quiet.
+ * A progress line on standard error, which is overwritten and erased before other output. It appears only on a terminal, and
+ * only after some seconds, so that quick commands print nothing extra.
  */
 #ifndef FRAMED_TOOLS_FRAMECTL_COMMON_PROGRESS_H
 #define FRAMED_TOOLS_FRAMECTL_COMMON_PROGRESS_H
@@ -13,10 +13,12 @@ struct progress { /* all zero: never shows anything */
 };
 
 void progress_begin(struct progress *progress);
-/* To be called often: it draws a few times a second. `share` is how much is done, up to 1; less than 0: nobody knows, and the
- * time so far is shown in place of the time that is left; 0: the text says it all. */
+/*
+ * Call this often; it draws a few times a second. `share` is the part that is done, up to 1. A negative share shows the elapsed
+ * time in place of the remaining time; 0 shows only the text.
+ */
 __attribute__((format(printf, 3, 4))) void progress_show(struct progress *progress, double share, const char *format, ...);
-/* Takes the line away: before something is printed, and at the end. */
+/* Erases the line. Call this before other output, and at the end. */
 void progress_clear(struct progress *progress);
 
 #endif

@@ -39,9 +39,9 @@ static bool grow(struct reply *reply, size_t count) {
 }
 
 static void append(struct reply *reply, const char *bytes, size_t count) {
-  if (reply->taker && reply->status == 200) {
-    if (!reply->taker(reply->context, bytes, count)) {
-      fail(reply, "nobody takes the rest of it");
+  if (reply->receive && reply->status == 200) {
+    if (!reply->receive(reply->context, bytes, count)) {
+      fail(reply, "the receiver ended the transfer");
     }
   } else if (grow(reply, count)) {
     memcpy(reply->body + reply->length, bytes, count);
@@ -77,7 +77,7 @@ static void take_status_line(struct reply *reply) {
 }
 
 static void end_head(struct reply *reply) {
-  if (reply->status < 200) { /* an interim answer: the real one follows */
+  if (reply->status < 200) { /* an interim answer: the final one follows */
     reply->state = REPLY_STATUS_LINE;
   } else if (reply->status == 204 || reply->status == 304) {
     reply->state = REPLY_DONE;
@@ -149,7 +149,7 @@ static void take_line(struct reply *reply) {
       fail(reply, "the answer's chunks are malformed");
     }
     break;
-  default: /* trailers say nothing of interest */
+  default: /* trailers are ignored */
     reply->state = reply->line_length == 0 ? REPLY_DONE : REPLY_TRAILERS;
     break;
   }

@@ -1,8 +1,8 @@
 /*
- * Takes an HTTP/1.1 response apart as its bytes come, in pieces of any size.
+ * Parses an HTTP/1.1 response incrementally, from pieces of any size.
  *
- * Bodies end by Content-Length, by the last chunk or with the connection; heads, and bodies that are kept, are limited,
- * so that whatever answers at a socket cannot fill the memory.
+ * A body ends by Content-Length, by the last chunk or with the connection. Headers and stored bodies are limited, so that no
+ * peer can exhaust the memory.
  */
 #ifndef FRAMED_TOOLS_FRAMECTL_COMMON_REPLY_H
 #define FRAMED_TOOLS_FRAMECTL_COMMON_REPLY_H
@@ -25,11 +25,11 @@ enum reply_state {
   REPLY_BAD /* `problem` says why */
 };
 
-/* Takes bytes of a body as they come; false: it wants no more. */
-typedef bool reply_taker(void *context, const char *bytes, size_t count);
+/* Receives bytes of a body. False ends the transfer. */
+typedef bool reply_receiver(void *context, const char *bytes, size_t count);
 
-struct reply {        /* zero before use, but for the next two; reply_clear() after */
-  reply_taker *taker; /* gets the body of a 200, which then is as long as it likes; NULL: it is kept */
+struct reply {             /* zero before use, except the next two; reply_clear() after */
+  reply_receiver *receive; /* receives the body of a 200, of any length; NULL: the body is stored */
   void *context;
   enum reply_state state;
   int status;
@@ -38,13 +38,13 @@ struct reply {        /* zero before use, but for the next two; reply_clear() af
 
   size_t room;
   bool has_length, is_chunked;
-  size_t left; /* bytes of the body or chunk still to come */
+  size_t left; /* bytes of the body or chunk that are still missing */
   char line[REPLY_LINE_LIMIT];
   size_t line_length, head_length;
   const char *problem;
 };
 
-/* Both give the new state; after DONE or BAD further bytes are ignored. */
+/* Both return the new state. After DONE or BAD further bytes are ignored. */
 enum reply_state reply_feed(struct reply *reply, const char *bytes, size_t count);
 enum reply_state reply_end(struct reply *reply); /* the connection ended */
 void reply_clear(struct reply *reply);

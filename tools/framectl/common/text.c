@@ -82,8 +82,10 @@ void text_colour_end(FILE *out, enum text_colour colour, bool wanted) {
   }
 }
 
-/* Separators of lines, and what turns the direction of a text, so that it reads as another one: U+061C, U+200E, U+200F, U+2028
- * to U+202E and U+2066 to U+2069. */
+/*
+ * Finds line separators and bidirectional controls, which can make a text look like another one: U+061C, U+200E, U+200F, U+2028
+ * to U+202E and U+2066 to U+2069.
+ */
 static size_t deceptive_bytes(const unsigned char *at) {
   if (at[0] == 0xd8 && at[1] == 0x9c) {
     return 2;
@@ -92,7 +94,7 @@ static size_t deceptive_bytes(const unsigned char *at) {
   return is_mark || (at[0] == 0xe2 && at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9) ? 3 : 0;
 }
 
-/* C0, DEL and, as UTF-8 has them, C1. Returns the bytes of the character that stands there; 0: it is none of those. */
+/* Finds C0 controls, DEL and C1 controls in UTF-8. Returns the bytes of the character; 0: it is harmless. */
 static size_t control_bytes(const unsigned char *at, bool keeps_lines) {
   bool is_c0 = (*at < 0x20 || *at == 0x7f) && !(keeps_lines && *at == '\n');
   return is_c0 ? 1 : at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f ? 2 : deceptive_bytes(at);
@@ -135,7 +137,7 @@ struct table {
   bool out_of_memory;
 };
 
-/* Takes `text`; NULL is remembered as lack of memory. */
+/* Takes ownership of `text`. NULL counts as lack of memory. */
 static void add(struct table *table, char *text, enum text_colour colour) {
   if (table->count == table->room) {
     size_t room = table->room ? table->room * 2 : 64;
@@ -155,7 +157,7 @@ static void add(struct table *table, char *text, enum text_colour colour) {
 struct table *table_new(const char *columns) {
   struct table *table = calloc(1, sizeof *table);
   while (table) {
-    assert(table->columns < MAX_COLUMNS); /* with one heading fewer, every row would be one cell behind */
+    assert(table->columns < MAX_COLUMNS); /* with one heading fewer, every cell would move to the next row's column */
     table->right[table->columns++] = *columns == '>';
     columns += *columns == '>';
     size_t length = strcspn(columns, "|");

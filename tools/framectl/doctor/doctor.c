@@ -1,6 +1,6 @@
 /*
- * `framectl doctor`: what bounds the pipelines and what would help, as the daemon sees it, and what of the machine could be
- * better. Exit status 2 says that something is.
+ * `framectl doctor`: prints what limits the pipelines and which change would help, as the daemon reports it, and checks the
+ * machine's settings. Exit status 2: something could be better.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ struct examination {
   unsigned changes; /* pipelines that a change would help */
 };
 
-/* A change that is worth making; less work for an engine that never rests is a matter of what is wanted. */
+/* A change that is worth making. "Less work for a saturated engine" depends on what the user needs, so it does not count. */
 static bool is_due(const struct overlap_view *overlap) {
   return strcmp(overlap->improve, "slots") == 0 || strcmp(overlap->improve, "spin") == 0 ||
          strcmp(overlap->improve, "graph") == 0 || strcmp(overlap->improve, "reader") == 0 ||
@@ -47,19 +47,22 @@ static void count_change(struct examination *examination, const struct pipeline_
   examination->changes += is_due(&view->overlap);
 }
 
-/* `context` is the sum of bytes that all slots of all places take. */
+/* `context` is the sum of the bytes of all slots of all clients. */
 static void add_pinned(struct examination *examination, const struct pipeline_view *view, void *context) {
   (void)examination;
   *(uint64_t *)context += view->clients * view->slots * (view->source.frame_bytes + view->sink.frame_bytes);
 }
 
-/* A result in a hundred that is missed is no moment's stall any more. */
+/* A single stall can miss a few results. More than one in a hundred shows a slow reader. */
 #define MISSED_SHARE 100
 
-/* A worker that was replaced longer ago is no news any more. */
+/* Replacements longer ago than an hour need no action any more. */
 #define REPLACED_LATELY_S 3600
 
-/* Under `drop` the pipeline does not wait for its readers, so that no bound shows a slow one; the advice may have said it. */
+/*
+ * Under `drop` the pipeline does not wait for readers, so no bound shows a slow one. The daemon's advice may have named it
+ * already.
+ */
 static void examine_slow_readers(struct examination *examination, const struct pipeline_view *view) {
   uint64_t results = view->fates[FATE_EMITTED] + view->fates[FATE_UNREAD];
   bool is_said = strcmp(view->overlap.improve, "reader") == 0;
@@ -71,7 +74,7 @@ static void examine_slow_readers(struct examination *examination, const struct p
   }
 }
 
-/* Frames that take the device's time for nothing: no bound shows them. */
+/* Frames whose results nobody reads waste the device's time, and no bound shows them. */
 static void examine_results(struct examination *examination, const struct pipeline_view *view, void *context) {
   (void)context;
   if (view->readers > 0 && view->in_bytes_per_s > 0) {
@@ -79,7 +82,7 @@ static void examine_results(struct examination *examination, const struct pipeli
   } else if (view->readers == 0 && view->in_bytes_per_s > 0 && view->fates[FATE_UNREAD] > 0) {
     findings_add(
         &examination->findings, "results", VERDICT_BETTER, "connect a reader, or let sink: {overload: block} wait for one",
-        "nobody reads those of %s: %llu were dropped as unread", view->name, (unsigned long long)view->fates[FATE_UNREAD]);
+        "%s has no reader: %llu results were dropped as unread", view->name, (unsigned long long)view->fates[FATE_UNREAD]);
   }
 }
 
@@ -108,7 +111,7 @@ static const char *text_in(const json_t *entry, const char *key) {
   return text ? text : "";
 }
 
-/* What does not do its job comes before what could be better. */
+/* Faults come before possible improvements. */
 static void examine_health(struct examination *examination) {
   size_t at;
   json_t *entry;
@@ -121,7 +124,7 @@ static void examine_health(struct examination *examination) {
   }
 }
 
-/* What the driver or the build lacks, which the daemon knows. */
+/* Features that the driver or the build lacks, as the daemon reports them. */
 static void examine_lacks(struct examination *examination) {
   size_t at;
   json_t *entry;
@@ -179,13 +182,13 @@ static void examine(struct examination *examination, const char *socket) {
   each_pipeline(examination, count_change, NULL);
   each_pipeline(examination, add_pinned, &pinned);
   probe_governor(&probe);
-  if (strcmp(daemon.backend, "cpu") != 0) { /* which pins nothing */
+  if (strcmp(daemon.backend, "cpu") != 0) { /* the CPU backend pins no memory */
     probe_memlock(&probe, pinned);
   }
   examine_gpus(&probe, daemon.backend);
   examine_lacks(examination);
   examine_workers(examination);
-  /* Last, since clients could fill the findings of hundreds of pipelines. */
+  /* Last, since the clients of hundreds of pipelines could fill the list of findings. */
   each_pipeline(examination, examine_results, NULL);
   each_pipeline(examination, examine_client, NULL);
   each_pipeline(examination, examine_refusals, NULL);
@@ -204,7 +207,7 @@ static void print_pipeline(struct examination *examination, const struct pipelin
     printf(":\n  ");
   } else {
     printf(": bound by %s\n  ",
-           view->overlap.bound_by[0] ? view->overlap.bound_by : "something that this daemon does not tell");
+           view->overlap.bound_by[0] ? view->overlap.bound_by : "a limit that this daemon does not report");
   }
   text_colour_begin(stdout, verdict, *colour);
   printf("%s", view->overlap.advice);

@@ -1,4 +1,4 @@
-/* What `framectl doctor` found out about the machine: a list of checks, each with a verdict and, if there is one, a remedy. */
+/* The findings of `framectl doctor`: a list of checks, each with a verdict and sometimes a remedy. */
 #ifndef FRAMED_TOOLS_FRAMECTL_DOCTOR_FINDINGS_H
 #define FRAMED_TOOLS_FRAMECTL_DOCTOR_FINDINGS_H
 
@@ -6,7 +6,7 @@ enum verdict {
   VERDICT_FINE,
   VERDICT_BETTER /* it could be better */,
   VERDICT_UNKNOWN,
-  VERDICT_BAD /* it does not do its job */,
+  VERDICT_BAD /* it does not work */,
   VERDICT_COUNT
 };
 
@@ -18,7 +18,7 @@ struct finding {
   const char *check; /* a constant: "clocks" */
   enum verdict verdict;
   char text[FINDING_TEXT];
-  const char *remedy; /* lives as long as the findings; NULL: none */
+  const char *remedy; /* must live as long as the findings; NULL: none */
 };
 
 struct findings { /* zero before use */
@@ -26,10 +26,9 @@ struct findings { /* zero before use */
   unsigned count, left_out;
 };
 
-/* Adds one; what is over the limit is left out, and counted. */
+/* Adds a finding. Those over the limit are only counted. */
 __attribute__((format(printf, 5, 6))) void findings_add(struct findings *findings, const char *check, enum verdict verdict,
                                                         const char *remedy, const char *format, ...);
-/* How many have that verdict. */
 unsigned findings_count(const struct findings *findings, enum verdict verdict);
 
 #endif

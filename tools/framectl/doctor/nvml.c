@@ -7,14 +7,14 @@
 
 typedef struct nvml_device *device_handle;
 
-/* The library's struct of version 3. */
+/* The layout of the library's struct, version 3. */
 struct pci_info {
   char legacy_address[16];
   unsigned domain, bus, device, device_id, subsystem_id;
   char address[32];
 };
 
-/* Likewise. */
+/* The layout of the library's struct. */
 struct process_info {
   unsigned pid;
   unsigned long long memory;
@@ -38,11 +38,11 @@ struct library {
   call_text *name;
   call_pci *pci;
   call_bits *throttling;
-  call_processes *processes; /* NULL: a driver of before that */
+  call_processes *processes; /* NULL: the driver is too old */
   call_number *generation, *generation_max, *width, *width_max, *persistence;
 };
 
-/* ISO C has no conversion from void * to a pointer to a function; POSIX promises that their bytes agree. */
+/* ISO C has no conversion from void * to a pointer to a function. POSIX promises that both have the same bytes. */
 static bool find(void *handle, const char *name, void *function) {
   void *symbol = dlsym(handle, name);
   memcpy(function, &symbol, sizeof symbol);
@@ -76,7 +76,7 @@ static void take_address(const struct pci_info *info, char address[32]) {
   address[i] = '\0';
 }
 
-/* With more than there is room for, it says nothing. */
+/* The library reports no process if there are more than the array holds. */
 static void read_processes(const struct library *library, device_handle device, struct nvml_gpu *gpu) {
   struct process_info infos[NVML_PROCESSES];
   unsigned count = NVML_PROCESSES;

@@ -1,6 +1,6 @@
 /*
- * `framectl plan`: what slots win, by the arithmetic of daemon/measure/overlap.h. The times come from the command line, or from
- * the figures of a running daemon. Here all times are microseconds.
+ * `framectl plan`: predicts the gain of slots by the model of daemon/measure/overlap.h. The times come from the command line,
+ * or from a running daemon. All times here are in microseconds.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -77,7 +77,7 @@ static bool read_frames(const struct invocation *invocation, struct plan_request
                        "--frames and --chunks exclude each other");
   }
   if (invocation->plan[PLAN_FROM] && invocation->plan[PLAN_CHUNKS]) {
-    return problem_set(problem, EXIT_STATUS_USAGE, "use --frames with --from", "what the daemon measured is of whole frames");
+    return problem_set(problem, EXIT_STATUS_USAGE, "use --frames with --from", "the daemon measures whole frames, not chunks");
   }
   if (invocation->frames > MAX_FRAMES) {
     return problem_set(problem, EXIT_STATUS_USAGE, NULL, "--frames takes %d at most", MAX_FRAMES);
@@ -87,7 +87,7 @@ static bool read_frames(const struct invocation *invocation, struct plan_request
   return read_count(invocation, PLAN_CHUNKS, MAX_FRAMES, &request->frames, problem);
 }
 
-/* The times of the whole become those of a chunk. The host's turnaround is one of each chunk already. */
+/* Divides the times of the whole by the number of chunks. The turnaround is already that of one chunk. */
 static void cut(struct plan_request *request) {
   for (int engine = 0; engine < OVERLAP_ENGINES && request->is_cut; engine++) {
     request->work.service[engine] /= (double)request->frames;
@@ -96,7 +96,7 @@ static void cut(struct plan_request *request) {
 
 /* -- a running daemon --------------------------------------------------------------------------------------------------- */
 
-/* The step of a model is the time of a run, which a batch's frames have in common. */
+/* The step of a model has the time of a run, which all frames of a batch share. */
 static void take_model(const struct pipeline_view *view, struct plan_request *request) {
   const struct model_view *model = &view->model;
   request->run_us = view->latency[STEP_MODEL].mean;
@@ -125,7 +125,8 @@ static bool take_measured(const struct pipeline_view *view, struct plan_request 
   uint64_t sessions = view->sessions > 0 ? view->sessions : 1, devices = view->overlap.devices > 0 ? view->overlap.devices : 1;
   uint64_t slots = (view->slots + devices - 1) / devices * sessions;
   request->kept_free = slots > view->overlap.slots && slots <= OVERLAP_MAX_SLOTS ? (unsigned)(slots - view->overlap.slots) : 0;
-  request->keeper = request->kept_free > sessions ? "drop-oldest" : "drop-oldest or a deadline"; /* which keeps one of each */
+  request->keeper =
+      request->kept_free > sessions ? "drop-oldest" : "drop-oldest or a deadline"; /* each of these keys keeps one slot free */
   return true;
 }
 
@@ -143,8 +144,8 @@ static bool measure(const struct invocation *invocation, struct plan_request *re
 
 /* -- both ------------------------------------------------------------------------------------------------------------------ */
 
-/* What a frame takes alone, and how frames follow each other, was measured of other times than are given. */
-static void forget(const struct invocation *invocation, struct plan_request *request) {
+/* The measured `alone` and `succession` do not fit other times, so they are reset. */
+static void drop_stale_measurements(const struct invocation *invocation, struct plan_request *request) {
   struct overlap_work *work = &request->work;
   static const enum plan_option services[OVERLAP_ENGINES] = {PLAN_H2D, PLAN_KERNEL, PLAN_D2H};
   bool is_other = invocation->plan[PLAN_TURNAROUND] || invocation->plan[PLAN_HOST];
@@ -158,8 +159,10 @@ static void forget(const struct invocation *invocation, struct plan_request *req
   request->model_us = invocation->plan[PLAN_KERNEL] ? 0 : request->model_us;
 }
 
-/* What is on the command line goes before what was measured, also where the host then has less to do than it was measured to do
- * beside a copy in. */
+/*
+ * Times of the command line replace the measured ones. A measured turnaround is negative where the host works beside a copy in;
+ * the host's time limits that.
+ */
 static bool read_request(const struct invocation *invocation, struct plan_request *request, struct problem *problem) {
   request->work.slots = DEFAULT_SLOTS;
   if (!read_frames(invocation, request, problem) || !measure(invocation, request, problem)) {
@@ -170,7 +173,7 @@ static bool read_request(const struct invocation *invocation, struct plan_reques
       !read_count(invocation, PLAN_SLOTS, OVERLAP_MAX_SLOTS, &slots, problem)) {
     return false;
   }
-  forget(invocation, request);
+  drop_stale_measurements(invocation, request);
   request->work.turnaround = fmax(request->work.turnaround, -request->work.host);
   request->kept_free = slots == request->work.slots ? request->kept_free : 0;
   request->work.slots = (unsigned)slots;

@@ -10,7 +10,7 @@
 
 enum { MOST_SLOTS = 8, MOST_JSON_FRAMES = 64 };
 
-/* What no number of slots beats, in the words of status and doctor. */
+/* The limit for any number of slots, in the words of status and doctor. */
 static const char *bound_name(const struct plan_request *request) {
   const struct overlap_work *work = &request->work;
   bool by_host = work->host > 0 && work->host >= overlap_period(work);
@@ -22,17 +22,17 @@ static const char *bound_name(const struct plan_request *request) {
 
 static const char *unit_of(const struct plan_request *request) { return request->is_cut ? "chunk" : "frame"; }
 
-/* As many frames at once as there can be slots. */
+/* True if so many kernels or copies run at once that the number of slots is the only limit. */
 static bool runs_side_by_side(const struct overlap_work *work, int engine) {
   return work->succession[engine] > 0 && work->succession[engine] * (OVERLAP_MAX_SLOTS - 1) < work->service[engine];
 }
 
-/* The plan is of the device and its host. A pipeline may wait for something else, as status and doctor say. */
+/* The plan covers the device and its host. The pipeline may wait for something else, as status and doctor report. */
 static void print_bound_now(FILE *out, const struct plan_request *request) {
   bool outside = strcmp(request->bound_by, "source") == 0 || strcmp(request->bound_by, "reader") == 0;
   if (request->bound_by[0]) {
     fprintf(out, "(now it is bound by %s%s)\n\n", request->bound_by,
-            outside ? "; what follows is of frames that are always there, whose results are always taken" : "");
+            outside ? "; the plan assumes that frames are always available and results always read" : "");
   }
 }
 
@@ -41,9 +41,9 @@ static void print_model(FILE *out, const struct plan_request *request) {
   if (request->model_us <= 0) {
     return;
   }
-  fprintf(out, "(of the kernel's time its model takes %s", text_duration(part, request->model_us));
-  if (request->batched >= 1.05) { /* which is shown as 1.1 */
-    fprintf(out, ", as the frame's part of a batch: %.1f frames in %s", request->batched, text_duration(run, request->run_us));
+  fprintf(out, "(the model takes %s of the kernel's time", text_duration(part, request->model_us));
+  if (request->batched >= 1.05) { /* smaller values are printed as 1.0 */
+    fprintf(out, ", its part of a batch: %.1f frames in %s", request->batched, text_duration(run, request->run_us));
   }
   fputs(")\n\n", out);
 }

@@ -21,7 +21,7 @@ __attribute__((format(printf, 2, 0))) static FILE *open_file(const struct probe 
   return fopen(path, "re");
 }
 
-/* The first line of a file that begins with `prefix`, without it and without its end; false if there is none. */
+/* The first line of a file that begins with `prefix`, without the prefix and the newline. False if no line does. */
 __attribute__((format(printf, 4, 5))) static bool read_line(const struct probe *probe, const char *prefix, char line[LINE],
                                                             const char *format, ...) {
   va_list arguments;
@@ -134,7 +134,7 @@ static void probe_persistence(const struct probe *probe, const struct nvml_gpu *
   }
 }
 
-/* "4711 (python3), 4712"; whoever is not the daemon itself. */
+/* Lists the processes on the GPU except the daemon: "4711 (python3), 4712". */
 static unsigned list_others(const struct probe *probe, const struct nvml_gpu *gpu, char *text, size_t size) {
   unsigned others = 0;
   size_t length = 0;
@@ -146,7 +146,7 @@ static unsigned list_others(const struct probe *probe, const struct nvml_gpu *gp
     }
     bool named = read_line(probe, "", name, "/proc/%u/comm", gpu->processes[i]);
     for (char *at = name; named && *at; at++) {
-      *at = (char)(isprint((unsigned char)*at) ? *at : '?'); /* a process calls itself what it likes */
+      *at = (char)(isprint((unsigned char)*at) ? *at : '?'); /* a process can choose any name */
     }
     int count = snprintf(text + length, size - length, named ? "%s%u (%.15s)" : "%s%u", others > 0 ? ", " : "",
                          gpu->processes[i], named ? name : "");
@@ -176,7 +176,7 @@ static void probe_others(const struct probe *probe, const struct nvml_gpu *gpu) 
 
 /* -- and its node -------------------------------------------------------------------------------------------------- */
 
-/* Reads "0-3,8"; false if it is not of that form. */
+/* Parses "0-3,8". False for any other form. */
 static bool read_processors(const char *list, bool processors[MAX_PROCESSORS]) {
   memset(processors, 0, MAX_PROCESSORS * sizeof processors[0]);
   for (char *end; *list; list = end + (*end == ',')) {
@@ -198,7 +198,7 @@ static bool read_processors(const char *list, bool processors[MAX_PROCESSORS]) {
   return true;
 }
 
-/* 1: every processor of `some` is among `all`; 0: not so; -1: unknown. */
+/* 1: all processors of `some` are in `all`; 0: they are not; -1: unknown. */
 static int is_within(const char *some, const char *all) {
   bool inner[MAX_PROCESSORS], outer[MAX_PROCESSORS];
   if (!read_processors(some, inner) || !read_processors(all, outer)) {
@@ -212,7 +212,7 @@ static int is_within(const char *some, const char *all) {
   return 1;
 }
 
-/* -1: the kernel does not say. */
+/* -1: unknown to the kernel. */
 static int node_of(const struct probe *probe, const struct nvml_gpu *gpu) {
   char line[LINE], *end = line;
   bool knows = gpu->address[0] && read_line(probe, "", line, "/sys/bus/pci/devices/%s/numa_node", gpu->address);
@@ -246,14 +246,19 @@ struct spread {
   double near, far; /* bytes, on the node of the GPU and on others */
 };
 
-/* The daemon asked for the node of the slots' own GPU, which the kernel keeps with them; else any GPU's node is near. */
+/*
+ * The kernel keeps the node that the daemon asked for, which is that of the slots' own GPU. Without one, any GPU's node is
+ * near.
+ */
 static bool is_near(const char *line, unsigned long node, const bool near[MAX_NODES]) {
   const char *policy = strstr(line, " prefer"), *wanted = policy ? strchr(policy, ':') : NULL;
   return wanted ? strtoul(wanted + 1, NULL, 10) == node : node < MAX_NODES && near[node];
 }
 
-/* A line of the daemon's numa_maps: "7f00 prefer:1 file=/memfd:framed:cam0.0:in\\040(deleted) N0=2 N1=510
- * kernelpagesize_kB=4". */
+/*
+ * Counts a line of the daemon's numa_maps: "7f00 prefer:1 file=/memfd:framed:cam0.0:in\\040(deleted) N0=2 N1=510
+ * kernelpagesize_kB=4".
+ */
 static void add_mapping(const char *line, const bool near[MAX_NODES], struct spread *spread) {
   const char *size = strstr(line, "kernelpagesize_kB=");
   if (!size || !strstr(line, "/memfd:framed:") || (!strstr(line, ":in\\040") && !strstr(line, ":out\\040"))) {

@@ -1,6 +1,6 @@
 /*
- * What makes a machine slower than it could be, read from /sys, /proc and NVIDIA's library. Each probe adds a finding in
- * any case: fine, better (it could be better), or unknown.
+ * Checks settings that slow a machine down, from /sys, /proc and NVIDIA's library. Each probe always adds a finding: fine,
+ * better (it could be better), or unknown.
  */
 #ifndef FRAMED_TOOLS_FRAMECTL_DOCTOR_PROBES_H
 #define FRAMED_TOOLS_FRAMECTL_DOCTOR_PROBES_H
@@ -11,18 +11,17 @@
 #include "tools/framectl/doctor/nvml.h"
 
 struct probe {
-  const char *root; /* before /sys and /proc: "", or a folder of a test */
+  const char *root; /* put before /sys and /proc: "", or a folder of a test */
   int pid;          /* of the daemon; 0: unknown */
   struct findings *findings;
 };
 
-/* The governors of the processors. */
 void probe_governor(const struct probe *probe);
-/* The daemon's limit of locked memory, against the bytes that it pins. */
+/* Compares the daemon's limit of locked memory to the bytes that it pins. */
 void probe_memlock(const struct probe *probe, uint64_t pinned);
-/* Clocks, link and persistence of a GPU, and whether the daemon's threads may run far from it. */
+/* Checks the clocks, PCIe link and persistence of a GPU, and whether the daemon's threads may run on distant processors. */
 void probe_gpu(const struct probe *probe, const struct nvml_gpu *gpu);
-/* Whether the memory of the daemon's slots lies on a node of one of its GPUs. */
+/* Checks whether the memory of the slots is on a node of one of the daemon's GPUs. */
 void probe_slots(const struct probe *probe, const struct nvml_gpu *gpus, unsigned count);
 
 #endif

@@ -9,7 +9,7 @@
 
 enum { TITLE_COLUMNS = 10, LEAST_COLUMNS = 16, LEAST_A_FRAME = 3, IDLE = 0 };
 
-/* One cell of a row: what is served there, from frame number 0 on, plus 1. */
+/* A cell holds the number of the frame that is served then, plus 1; 0 is idle. */
 struct canvas {
   unsigned columns;
   double wall;
@@ -30,7 +30,7 @@ uint64_t timeline_frames(const struct overlap_work *work, uint64_t frames, unsig
   return shown;
 }
 
-/* A span is at least one cell long, unless it takes no time. */
+/* A span takes at least one cell, unless its time is 0. */
 static void paint(struct canvas *canvas, int engine, const struct overlap_span *span, uint64_t number) {
   double scale = canvas->wall > 0 ? canvas->columns / canvas->wall : 0;
   if (span->end <= span->begin) {

@@ -1,4 +1,4 @@
-/* A plan's timeline as lines of characters: one row an engine, a digit for each stretch of time in which it serves. */
+/* A plan's timeline as text: one row for each engine, with a frame's digit while the engine serves it. */
 #ifndef FRAMED_TOOLS_FRAMECTL_DOCTOR_TIMELINE_H
 #define FRAMED_TOOLS_FRAMECTL_DOCTOR_TIMELINE_H
 
@@ -8,10 +8,12 @@
 
 #include "daemon/measure/overlap.h"
 
-/* How many frames, up to `frames`, can be drawn so that each is seen in a picture of `columns`; at least 1. */
+/* The number of frames, from 1 to `frames`, that a picture of `columns` can show. */
 uint64_t timeline_frames(const struct overlap_work *work, uint64_t frames, unsigned columns);
-/* Draws that many frames of the work from its start; times are microseconds. With `colour` frames of one slot have one
- * colour. False if there is no memory. */
+/*
+ * Draws the first `frames` frames of the work; times are in microseconds. With `colour`, each slot has its own colour. False if
+ * there is no memory.
+ */
 bool timeline_draw(FILE *out, const struct overlap_work *work, uint64_t frames, unsigned columns, bool colour);
 
 #endif

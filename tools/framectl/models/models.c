@@ -1,4 +1,4 @@
-/* `framectl models`: what runs models, ONNX Runtime, is listed, installed and removed. No daemon is asked. */
+/* `framectl models`: lists, installs and removes ONNX Runtime. It does not contact the daemon. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static const char *describe(const struct runtime *runtime, char text[TEXT_ROOM])
   return text;
 }
 
-/* framed takes the first one that there is. */
+/* framed uses the first one that exists. */
 static bool list(struct problem *problem) {
   struct table *table = table_new("WHERE FRAMED LOOKS|WHAT IS THERE");
   bool found = false;
@@ -39,7 +39,7 @@ static bool list(struct problem *problem) {
   bool printed = table && table_print(table, stdout, "", false);
   table_free(table);
   if (printed && !found) {
-    puts("`framectl models install` installs it; without it everything works but stages `model`");
+    puts("`framectl models install` installs it; only stages `model` need it");
   }
   return printed || problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory");
 }

@@ -60,7 +60,7 @@ bool runtime_look(const char *place, struct runtime *runtime) {
   return runtime->version[0] != '\0';
 }
 
-struct base { /* as the library has it */
+struct base { /* the layout of OrtApiBase */
   const void *(*table)(unsigned version);
   const char *(*version)(void);
 };
@@ -80,7 +80,7 @@ bool runtime_look_linked(struct runtime *runtime) {
   return runtime->version[0] != '\0';
 }
 
-/* The processor that a program or library is for; EM_NONE if it is none. */
+/* The processor that a program or library was built for; EM_NONE if the file is neither. */
 static Elf64_Half machine_of(const char *path) {
   Elf64_Ehdr header = {0};
   int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -29,7 +29,7 @@ static void print_handovers(const json_t *document, const struct handovers_view 
   print_refused("upgrade", handovers->refused, colour);
 }
 
-/* What the driver says of a device, once the daemon has asked it: nothing without one. */
+/* Prints the driver's figures of a device. The document has none if the daemon never read them. */
 static void print_figures(const char *number, const json_t *device) {
   static const struct {
     const char *key, *format;
@@ -57,7 +57,7 @@ static void print_figures(const char *number, const json_t *device) {
   }
 }
 
-/* A device that is left out, or will be soon. */
+/* Prints the state of a device that is excluded, or is being drained. */
 static void print_state(const char *number, const json_t *device, bool colour) {
   const char *state = json_string_value(json_object_get(device, "state"));
   const char *text = json_string_value(json_object_get(device, "text"));

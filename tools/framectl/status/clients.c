@@ -5,7 +5,7 @@
 
 #include "tools/framectl/common/text.h"
 
-/* The name of a user of this machine, which the daemon, who must not wait for a directory service, leaves to us. */
+/* Looks up a user's name. The daemon sends only the number, since it must not wait for a directory service. */
 static const char *user_name(char text[TEXT_ROOM], json_int_t user) {
   const struct passwd *entry = getpwuid((uid_t)user);
   if (entry) {
@@ -23,7 +23,7 @@ static const char *string_of(const json_t *object, const char *key) {
 
 static long long number_of(const json_t *object, const char *key) { return json_integer_value(json_object_get(object, key)); }
 
-/* "1", of frames that are dealt over several "0,1"; "-" of a reader. */
+/* "1"; "0,1" for frames that are spread over several; "-" for a reader. */
 static const char *devices_text(const json_t *client, char text[TEXT_ROOM]) {
   const json_t *device = json_object_get(client, "device"), *list = json_object_get(client, "devices"), *number;
   size_t at, length = 0;

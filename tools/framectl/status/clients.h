@@ -1,4 +1,4 @@
-/* Who is connected to a pipeline, as a table for people. */
+/* The clients of a pipeline as a table. */
 #ifndef FRAMED_TOOLS_FRAMECTL_STATUS_CLIENTS_H
 #define FRAMED_TOOLS_FRAMECTL_STATUS_CLIENTS_H
 
@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* The clients in the pipeline's document of /v1/status; false if there is no memory, or it cannot be written. */
+/* Prints the clients in the pipeline's part of /v1/status. False if memory or the output fails. */
 bool clients_print(FILE *out, const json_t *pipeline, bool colour);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "tools/framectl/status/status.h"
 
-enum { INDENTED = 2 /* pipelines stand under their key */ };
+enum { INDENTED = 2 /* pipelines are indented below their section */ };
 
 /* Whether the line is the pipeline's key: "  cam0:", with quotes where YAML needs them. */
 static bool is_key(const char *line, const char *name) {
@@ -17,7 +17,7 @@ static bool is_key(const char *line, const char *name) {
          strncmp(key + length, quoted ? "\":" : ":", 1 + quoted) == 0;
 }
 
-/* The lines below `pipelines:` from the pipeline's key to the next line that is as far to the left. */
+/* Prints the pipeline's part of the configuration: from its key to the next line with the same indentation. */
 static void print_config(FILE *out, const char *config, const char *name) {
   bool pipelines = false, inside = false;
   for (const char *line = config; *line;) {

@@ -1,10 +1,10 @@
-/* One pipeline with all there is to say of it, as text: what an opened row of `framectl top` shows. */
+/* All information on one pipeline as text, which `framectl top` shows for an opened row. */
 #ifndef FRAMED_TOOLS_FRAMECTL_STATUS_DETAILS_H
 #define FRAMED_TOOLS_FRAMECTL_STATUS_DETAILS_H
 
 #include <jansson.h>
 
-/* `config` is what /v1/config gives, NULL if it did not. To free; NULL without memory, or if there is no such pipeline. */
+/* `config` is the text of /v1/config, or NULL. The caller frees the result. NULL: no memory, or no such pipeline. */
 char *details_text(json_t *document, const char *name, const char *config);
 
 #endif

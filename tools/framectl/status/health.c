@@ -1,6 +1,6 @@
 /*
- * `framectl health`: whether every pipeline does its job, in the daemon's own judgement, and if not why, since when and what to
- * do. Exit status 0: all is well; 2: something is not; 1: nobody can say.
+ * `framectl health`: prints the daemon's verdict on each pipeline, with reasons, durations and remedies. Exit status 0:
+ * healthy; 2: degraded; 1: the daemon does not answer.
  */
 #include <stdio.h>
 
@@ -27,7 +27,7 @@ static const char *text_of(const json_t *entry, const char *key) {
   return text ? text : "";
 }
 
-/* "  pipeline cam0: silent, for 2 min: no frame has come ...", and the remedy below. */
+/* Prints "  pipeline cam0: silent, for 2 min: no frame has come ...", and the remedy below. */
 static void print_reason(const json_t *entry) {
   char age[TEXT_ROOM];
   const char *name = text_of(entry, "name"), *remedy = text_of(entry, "remedy");

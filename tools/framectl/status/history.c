@@ -28,7 +28,7 @@ const struct history_line *history_add(struct history *history, const struct pip
     return NULL;
   }
   uint64_t emitted = view->fates[FATE_EMITTED], drops = view_dropped(view);
-  /* Counters that went back are another daemon's. */
+  /* Counters that decreased belong to another daemon. */
   bool continues = line->known && emitted >= line->emitted && drops >= line->drops && seconds > line->at;
   line->fresh_drops = continues ? drops - line->drops : 0;
   if (continues) {

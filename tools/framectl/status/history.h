@@ -1,4 +1,4 @@
-/* Rates of the last two minutes for each pipeline, from the counters of successive looks at the daemon. */
+/* Rates of the last two minutes for each pipeline, from the counters of successive requests. */
 #ifndef FRAMED_TOOLS_FRAMECTL_STATUS_HISTORY_H
 #define FRAMED_TOOLS_FRAMECTL_STATUS_HISTORY_H
 
@@ -6,16 +6,16 @@
 
 #include "tools/framectl/status/view.h"
 
-enum { HISTORY_LENGTH = 120, HISTORY_PIPELINES = 1024 /* as many as a configuration has at most */ };
+enum { HISTORY_LENGTH = 120, HISTORY_PIPELINES = 1024 /* the most that a configuration can have */ };
 
 struct history_line {
   char name[65];
-  bool known; /* `emitted` and `drops` are of an earlier look */
+  bool known; /* `emitted` and `drops` come from an earlier sample */
   uint64_t emitted, drops;
   double at;                    /* seconds */
   double rates[HISTORY_LENGTH]; /* frames a second; a ring */
-  unsigned count;               /* looks so far */
-  uint64_t fresh_drops;         /* since the look before */
+  unsigned count;               /* samples so far */
+  uint64_t fresh_drops;         /* since the previous sample */
 };
 
 struct history { /* zero before use */
@@ -23,12 +23,12 @@ struct history { /* zero before use */
   unsigned count;
 };
 
-/* Adds a look at `seconds` of any steady clock. NULL: there are too many pipelines. */
+/* Adds a sample taken at `seconds` of any steady clock. NULL: there are too many pipelines. */
 const struct history_line *history_add(struct history *history, const struct pipeline_view *view, double seconds);
 const struct history_line *history_find(const struct history *history, const char *name);
-/* The daemon is away: what comes next has no earlier look. */
+/* The daemon is unreachable, so the next sample has no previous one. */
 void history_break(struct history *history);
-/* The rate `age` looks ago, 0 is the newest; -1: there was none. */
+/* The rate `age` samples ago, 0 is the newest; -1: no such sample. */
 double history_rate(const struct history_line *line, unsigned age);
 
 #endif

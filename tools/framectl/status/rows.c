@@ -7,7 +7,7 @@
 
 #include "tools/framectl/common/text.h"
 
-/* The name of a pipeline that is short of room is cut, and what matters least goes first. */
+/* A long name is cut. On a narrow terminal the least important columns are hidden first. */
 const struct row_column row_columns[ROW_KEYS] = {
     [ROW_NAME] = {"PIPELINE", 15, true, 0},    [ROW_STATE] = {"STATE", 9, true, 0},
     [ROW_IN] = {"FPS IN", 8, false, 36},       [ROW_OUT] = {"FPS OUT", 8, false, 56},
@@ -23,7 +23,7 @@ static const char *text_of(const json_t *object, const char *key) {
   return text ? text : "";
 }
 
-/* A daemon of before has only the errors of its parts. */
+/* Daemons of earlier versions report only the errors of a pipeline's parts. */
 static const char *find_error(json_t *pipeline) {
   const char *where, *found = text_of(pipeline, "last_error");
   json_t *error;
@@ -92,7 +92,7 @@ static double number_of(const struct row *row, enum row_key key) {
                           : (double)row->dropped;
 }
 
-/* Names with numbers in them go by those: cam2 before cam10. */
+/* Numbers in names are compared as numbers: cam2 before cam10. */
 static int compare(const void *one, const void *other, void *context) {
   const struct row *a = one, *b = other;
   const struct row_order *order = context;

@@ -1,4 +1,4 @@
-/* The table of `framectl top`: what each pipeline's row says, which rows there are and in which order. Knows no terminal. */
+/* The rows of the table of `framectl top`, their order and their filter. This module does not use the terminal. */
 #ifndef FRAMED_TOOLS_FRAMECTL_STATUS_ROWS_H
 #define FRAMED_TOOLS_FRAMECTL_STATUS_ROWS_H
 
@@ -9,31 +9,31 @@ enum { ROW_TEXT = 256 };
 
 struct row_column {
   const char *title;
-  int width; /* 0: what is left of the line */
+  int width; /* 0: the rest of the line */
   bool is_text;
-  int least; /* columns of a terminal that has room for it */
+  int least; /* hidden on terminals with fewer columns */
 };
 extern const struct row_column row_columns[ROW_KEYS];
 
 struct row {
   struct pipeline_view view;
-  const char *error; /* the last one that is not mended, or "" */
+  const char *error; /* the last error that still holds, or "" */
   uint64_t dropped;  /* in the last minute */
   const json_t *drops;
 };
 
 struct row_order {
-  enum row_key key; /* numbers begin with the highest, texts with A */
+  enum row_key key; /* numbers in descending order, texts in ascending order */
   bool reversed;
-  char filter[32]; /* rows that have it in their name, state, error or what they wait for; "": all */
+  char filter[32]; /* shows rows whose name, state, error or bound contains it; "": all */
 };
 
 struct rows { /* zero before use; rows_clear() after. Strings belong to the document. */
   struct row *items;
-  unsigned count, all; /* shown, and there are */
+  unsigned count, all; /* shown; in the document */
 };
 
-/* False without memory: then there are no rows. */
+/* Without memory it returns false and has no rows. */
 bool rows_make(struct rows *rows, json_t *document, const struct row_order *order);
 void rows_clear(struct rows *rows);
 /* The index of a pipeline; `count` if it is not shown. */

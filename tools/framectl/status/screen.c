@@ -1,6 +1,6 @@
 /*
- * Lines from top to bottom: title, pipelines, the selected pipeline's frames and latencies, keys. A low terminal
- * loses the latencies first, then the graph; a narrow one cuts lines at its edge.
+ * From top to bottom the screen shows title, pipelines, the selected pipeline's rate and latencies, and keys. A low terminal
+ * hides the latencies first, then the graph. A narrow one cuts lines at its edge.
  */
 #include "tools/framectl/status/screen.h"
 
@@ -14,7 +14,7 @@
 #include "tools/framectl/status/terminal.h"
 
 enum { PAIR_GOOD = 1, PAIR_WARNING, PAIR_BAD, PAIR_DIM };
-enum { ESCAPE_MS = 25 /* a key that sends an escape and more sends both at once */ };
+enum { ESCAPE_MS = 25 /* an escape sequence of a key arrives at once */ };
 enum { FRAME_LINES = 6, LATENCY_LINES = STEP_COUNT + 1 };
 
 static SCREEN *terminal;
@@ -55,7 +55,7 @@ static chtype pair_of_state(const char *state) {
   return (chtype)COLOR_PAIR(strcmp(state, "stopped") == 0 || strcmp(state, "failed") == 0 ? PAIR_BAD : PAIR_WARNING);
 }
 
-/* Text at a place, cut at the right edge. */
+/* Prints text at a position, and cuts it at the right edge. */
 __attribute__((format(printf, 4, 5))) static void put(int y, int x, chtype attributes, const char *format, ...) {
   char text[512];
   va_list arguments;
@@ -69,7 +69,7 @@ __attribute__((format(printf, 4, 5))) static void put(int y, int x, chtype attri
   }
 }
 
-/* How many columns it took; a daemon of before says nothing of it. */
+/* Returns the columns that it took. Daemons of earlier versions report no health. */
 static int draw_health(int x, const json_t *health) {
   size_t reasons = json_array_size(json_object_get(health, "degraded"));
   bool live = json_is_true(json_object_get(health, "live"));
@@ -96,7 +96,7 @@ static void draw_title(const struct scene *scene) {
   view_daemon(scene->document, &view);
   put(0, 0, A_BOLD, "framed %s", view.version);
   if (scene->problem) {
-    put(0, (int)strlen(view.version) + 9, (chtype)COLOR_PAIR(PAIR_BAD), "gone; these are its last figures");
+    put(0, (int)strlen(view.version) + 9, (chtype)COLOR_PAIR(PAIR_BAD), "unreachable; these are its last figures");
     return;
   }
   int x = (int)strlen(view.version) + 9;
@@ -112,7 +112,7 @@ static void draw_title(const struct scene *scene) {
 
 /* -- the table ------------------------------------------------------------------------------------------------------- */
 
-/* Columns stand side by side as far as the terminal has room for them; the last one takes what is left. */
+/* The width of a column at `x`. The last column takes the rest of the line. */
 static int width_of(enum row_key key, int x) { return row_columns[key].width > 0 ? row_columns[key].width : COLS - x; }
 
 static bool is_shown(enum row_key key) { return COLS >= row_columns[key].least; }
@@ -161,7 +161,7 @@ static void draw_row(int y, const struct row *row, const struct history_line *li
   }
 }
 
-/* Moves the window so that the selected pipeline, which stands at `index`, is inside. */
+/* Scrolls so that the selected pipeline, at `index`, is visible. */
 static void scroll_to(struct scene *scene, unsigned index, unsigned rows, unsigned count) {
   if (index < scene->top) {
     scene->top = index;
@@ -336,7 +336,7 @@ static void draw_footer(const struct scene *scene) {
   }
 }
 
-/* How many pipelines are in sight: all of them if the selected one's details still fit below. */
+/* The number of visible pipelines: all of them if the selected one's details still fit below. */
 static int rows_for(int room, int count) {
   int beside_all = room - 1 - FRAME_LINES - LATENCY_LINES, beside_frames = room - 1 - FRAME_LINES;
   int rows = beside_all > 0 ? beside_all : beside_frames > 0 ? beside_frames : room;
@@ -351,7 +351,7 @@ void screen_draw(struct scene *scene) {
   } else if (scene->details) {
     draw_details(scene, 2, LINES - 3);
   } else if (scene->document) {
-    int room = LINES - 3; /* all but title, heading and footer */
+    int room = LINES - 3; /* without title, heading and footer */
     int rows = rows_for(room, (int)scene->rows.count);
     draw_table(scene, 1, (unsigned)rows);
     draw_selected(scene, rows + 3, room - rows - 1);

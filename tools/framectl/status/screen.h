@@ -1,4 +1,4 @@
-/* What `framectl top` shows, and how it is drawn; knows the terminal and neither keys nor daemon. */
+/* The content of `framectl top` and how it is drawn. This module does not read keys and does not contact the daemon. */
 #ifndef FRAMED_TOOLS_FRAMECTL_STATUS_SCREEN_H
 #define FRAMED_TOOLS_FRAMECTL_STATUS_SCREEN_H
 
@@ -7,20 +7,20 @@
 
 struct scene {
   json_t *document;    /* the last answer; NULL: none yet */
-  const char *problem; /* why there is no newer answer; NULL: there is one */
+  const char *problem; /* why the last request failed; NULL: it did not */
   const struct history *history;
   struct rows rows;
   struct row_order order;
-  bool is_typing;    /* the filter */
+  bool is_typing;    /* the filter is being typed */
   char selected[65]; /* a pipeline's name; "": none */
-  unsigned top;      /* index of the first row in sight */
-  char *details;     /* of the selected pipeline, which is open; NULL: the table is shown */
-  unsigned scroll;   /* the first line of them in sight */
+  unsigned top;      /* index of the first visible row */
+  char *details;     /* of the selected pipeline, when it is open; NULL: the table is shown */
+  unsigned scroll;   /* the first visible line of the details */
   bool frozen, help;
-  char message[128]; /* about the last key; "": none */
+  char message[128]; /* the result of the last key; "": none */
 };
 
-/* False if the terminal cannot do it. */
+/* False if the terminal cannot draw a screen. */
 bool screen_open(bool colour);
 void screen_close(void);
 void screen_draw(struct scene *scene);

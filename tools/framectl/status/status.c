@@ -1,4 +1,4 @@
-/* `framectl status`: all pipelines as one table, or one pipeline with its ledger and the steps of its road. */
+/* `framectl status`: all pipelines as one table, or one pipeline with its ledger and its frames' steps. */
 #include <stdio.h>
 #include <string.h>
 
@@ -42,7 +42,7 @@ static const char *string_of(const json_t *object, const char *key) {
 
 static long long number_of(const json_t *object, const char *key) { return json_integer_value(json_object_get(object, key)); }
 
-/* One line for each error that is not mended. */
+/* Prints a line for each error that still holds. */
 static void print_errors(FILE *out, const char *before, const json_t *pipeline, bool colour) {
   const char *where;
   json_t *error;
@@ -60,7 +60,7 @@ static void print_errors(FILE *out, const char *before, const json_t *pipeline, 
   }
 }
 
-/* What the links of a pipeline to a broker tell of themselves, a line each: `all` of them, or those that are in trouble. */
+/* Prints a line for each link of the pipeline to a broker: `all` links, or only those with trouble. */
 static void print_links(FILE *out, const char *before, const json_t *pipeline, bool all, bool colour) {
   const char *role;
   json_t *link;
@@ -112,7 +112,7 @@ static void add_row(struct table *table, const struct pipeline_view *view) {
   table_cell(table, view_dropped(view) ? COLOUR_RED : COLOUR_NONE, "%s", drops);
 }
 
-/* One line, which is all that a client that was turned away leaves behind besides the log. */
+/* Clients see the reason only once, so status repeats the last one. */
 static void print_refusal(FILE *out, const char *before, const struct pipeline_view *view, bool colour) {
   char age[TEXT_ROOM];
   const struct refusal_view *refusal = &view->refusal;
@@ -215,11 +215,11 @@ static void print_pipeline(FILE *out, const struct pipeline_view *view, bool col
   fprintf(out, "  last      frame in %s, out %s ago\n", text_age(in, view->last_in_s), text_age(gone, view->last_out_s));
 }
 
-/* How frames go to the device, where that is not step by step with times for each. */
+/* Prints how frames reach the device, unless each step has a time of its own. */
 static void print_device(FILE *out, const struct pipeline_view *view) {
   if (view->copies_by_kernel && view->timed_one_in == 0) {
     fprintf(out,
-            "  device    a kernel that stays takes the frames and copies them, which have no times of their steps there\n");
+            "  device    a resident kernel copies and computes the frames; their steps there have no times\n");
     return;
   }
   if (view->graph || view->timed_one_in > 1) {
@@ -289,7 +289,7 @@ static struct table *latency_table(const struct pipeline_view *view) {
   for (int step = 0; table && step < STEP_COUNT; step++) {
     const struct latency_view *latency = &view->latency[step];
     if (step == STEP_MODEL && latency->count == 0) {
-      continue; /* most pipelines have none */
+      continue; /* most pipelines do not have this step */
     }
     const double values[] = {latency->p50, latency->p99, latency->p999, latency->max};
     table_cell(table, step == STEP_TOTAL ? COLOUR_BOLD : COLOUR_NONE, "%s", step_names[step]);

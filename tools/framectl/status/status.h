@@ -1,4 +1,4 @@
-/* What `framectl status PIPELINE` prints, for others who show it. */
+/* The output of `framectl status PIPELINE`, which `framectl top` shows too. */
 #ifndef FRAMED_TOOLS_FRAMECTL_STATUS_STATUS_H
 #define FRAMED_TOOLS_FRAMECTL_STATUS_STATUS_H
 
@@ -7,7 +7,7 @@
 
 #include "tools/framectl/common/problem.h"
 
-/* The pipeline's ends, clients, ledger and steps; false with a problem if there is none of that name. */
+/* The pipeline's ends, clients, ledger and steps. False with a problem if there is no such pipeline. */
 bool status_print_one(FILE *out, json_t *document, const char *name, bool colour, struct problem *problem);
 
 #endif

@@ -1,14 +1,13 @@
 /*
- * Whether standard output is a terminal that a screen can be drawn on. In a file of its own, since <term.h> takes words like
- * `lines` and `columns` for itself.
+ * Whether standard output is a terminal that can draw a screen. It has its own file, since <term.h> defines words like `lines`
+ * and `columns` as macros.
  */
 #ifndef FRAMED_FRAMECTL_TERMINAL_H
 #define FRAMED_FRAMECTL_TERMINAL_H
 
 #include <stdbool.h>
 
-/* The kind of the terminal, by TERM, is known, and its cursor can be moved. To be asked before newterm(), which loses memory
- * where the kind is not known. */
+/* True if TERM is known and its cursor can be moved. Call this before newterm(), which leaks memory for an unknown terminal. */
 bool terminal_can_draw(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* `framectl top`: looks at the daemon once a second and shows it, until q. A daemon that goes away may come back. */
+/* `framectl top`: asks the daemon once a second and draws its state, until q. It survives restarts of the daemon. */
 #include <curses.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +14,14 @@ enum {
   LOOK_MS = 1000,
   PATIENCE_MS = 1000,
   PAGE = 10,
-  COMMAND_MS = 3000 /* longer than the daemon looks for a lane that is stuck */
+  COMMAND_MS = 3000 /* longer than the daemon waits for a stuck lane */
 };
 
 struct top {
   const struct invocation *invocation;
   struct scene scene;
   struct history history;
-  struct problem problem; /* why the last look failed */
+  struct problem problem; /* why the last request failed */
   bool quit;
 };
 
@@ -37,7 +37,7 @@ static void select_name(struct top *top, const char *name) {
   snprintf(top->scene.selected, sizeof top->scene.selected, "%s", name);
 }
 
-/* Of the pipeline that is open, if one is: it closes when there is none of its name any more. */
+/* Updates the details of the open pipeline, and closes them when that pipeline no longer exists. */
 static void renew_details(struct top *top) {
   struct problem problem = {0};
   if (top->scene.details) {
@@ -49,7 +49,7 @@ static void renew_details(struct top *top) {
   }
 }
 
-/* Also after the order or the filter changed; keeps the selection on a row that is there. */
+/* Called also after a change of order or filter. Keeps the selection on a row that exists. */
 static void renew_rows(struct top *top) {
   struct scene *scene = &top->scene;
   rows_make(&scene->rows, scene->document, &scene->order);
@@ -67,7 +67,7 @@ static void look(struct top *top) {
     history_break(&top->history);
     return;
   }
-  rows_clear(&top->scene.rows); /* their strings are of the document before */
+  rows_clear(&top->scene.rows); /* their strings belong to the previous document */
   json_decref(top->scene.document);
   top->scene.document = document;
   const char *name;
@@ -131,7 +131,7 @@ static void type(struct top *top, int key) {
   renew_rows(top);
 }
 
-/* Escape goes back by one step. */
+/* Escape goes back one step. */
 static void go_back(struct top *top) {
   if (top->scene.details) {
     open_or_close(top);
@@ -158,7 +158,7 @@ static void pause_or_resume(struct top *top) {
   look(top);
 }
 
-/* Keys that choose what is seen. False: it is none of them. */
+/* Handles the keys that move or open. False for any other key. */
 static bool take_moving_key(struct top *top, int key) {
   switch (key) {
   case KEY_UP:
@@ -218,7 +218,7 @@ static void take_other_key(struct top *top, int key) {
   case ' ':
     pause_or_resume(top);
     break;
-  default: /* KEY_RESIZE too: the next drawing has the new size */
+  default: /* the next drawing uses the new size after KEY_RESIZE */
     break;
   }
 }
@@ -248,7 +248,7 @@ static void run(struct top *top) {
     int key = getch();
     if (key != ERR) {
       take_key(top, key);
-    } else if (!isatty(STDIN_FILENO)) { /* the terminal is gone */
+    } else if (!isatty(STDIN_FILENO)) { /* the terminal is closed */
       top->quit = true;
     }
   }

@@ -1,6 +1,6 @@
 /*
- * `framectl watch`: what `framectl health` says, once at the start and then as often as it changes, a line each; until an
- * interrupt, or until nobody reads the lines any more. A daemon that goes away may come back.
+ * `framectl watch`: prints the result of `framectl health` at the start and at each change, one line each. It ends at an
+ * interrupt, or when its output is closed. It survives restarts of the daemon.
  */
 #include <errno.h>
 #include <poll.h>
@@ -18,8 +18,8 @@ enum { LOOK_MS = 1000, PATIENCE_MS = 3000 };
 
 struct watch {
   const struct invocation *invocation;
-  const char *state; /* of the last look; NULL: there was none */
-  json_t *reasons;   /* of the last look */
+  const char *state; /* at the last check; NULL: none yet */
+  json_t *reasons;   /* at the last check */
 };
 
 static const char *text_of(const json_t *entry, const char *key) {
@@ -33,7 +33,7 @@ static bool is_same(const json_t *one, const json_t *other) {
          strcmp(text_of(one, "reason"), text_of(other, "reason")) == 0;
 }
 
-/* The members of `reasons` that `others` lack. */
+/* The members of `reasons` that are not in `others`. */
 static json_t *without(const json_t *reasons, const json_t *others) {
   json_t *found = json_array();
   size_t at, beside;
@@ -61,7 +61,7 @@ static void print_reasons(const json_t *reasons, bool is_over, const char *separ
 }
 
 struct change {
-  const char *state, *why; /* why: what keeps the daemon from answering, or "" */
+  const char *state, *why; /* why: the reason that the daemon does not answer, or "" */
   json_t *reasons, *began, *ended;
 };
 
@@ -88,7 +88,7 @@ static const char *state_of(const json_t *document) {
   return !document ? "away" : json_is_true(json_object_get(document, "ok")) ? "healthy" : live ? "degraded" : "not live";
 }
 
-/* What is away has no reasons: all of them are told again when it is back. */
+/* An unreachable daemon has no reasons, so all of them are printed again when it is back. */
 static void look(struct watch *watch) {
   struct problem problem = {0};
   json_t *document = daemon_health(watch->invocation->socket, PATIENCE_MS, &problem);
@@ -114,7 +114,7 @@ static void look(struct watch *watch) {
   problem_clear(&problem);
 }
 
-/* Until it is time for the next look; false: nobody wants one. */
+/* Waits until the next check. False at an interrupt, or when the output is closed. */
 static bool wait(void) {
   struct pollfd ends[] = {{.fd = interrupt_descriptor(), .events = POLLIN}, {.fd = STDOUT_FILENO}};
   return poll(ends, 2, LOOK_MS) == 0;
@@ -132,7 +132,7 @@ bool command_watch(const struct invocation *invocation, struct problem *problem)
     error = fflush(stdout) != 0 ? errno : 0;
   } while (error == 0 && wait());
   json_decref(watch.reasons);
-  if (error == EPIPE && !freopen("/dev/null", "we", stdout)) { /* whoever took the lines has enough, which is no error */
+  if (error == EPIPE && !freopen("/dev/null", "we", stdout)) { /* the reader closed the pipe, which is no error */
     return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot write to standard output: %s", strerror(errno));
   }
   return true;

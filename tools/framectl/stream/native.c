@@ -16,11 +16,11 @@ struct passage {
   const struct native_transfer *transfer;
   struct framed *client;
   struct timespec start;
-  unsigned char *frame; /* being filled; NULL: none */
+  unsigned char *frame; /* the one being filled; NULL: none */
   size_t filled;
   uint64_t sent, results, dropped;
-  bool ended;        /* standard input */
-  bool output_ended; /* whoever takes the results has enough */
+  bool ended;        /* standard input ended */
+  bool output_ended; /* the reader of the results closed the pipe */
   struct progress progress;
 };
 
@@ -35,7 +35,7 @@ static bool open_passage(struct passage *passage, const struct native_transfer *
   struct framed_error error;
   *passage = (struct passage){.transfer = transfer, .client = framed_connect(transfer->path, &options, &error)};
   clock_gettime(CLOCK_MONOTONIC, &passage->start);
-  if (!isatty(STDOUT_FILENO)) { /* which may show the results themselves */
+  if (!isatty(STDOUT_FILENO)) { /* a terminal may show the results themselves */
     progress_begin(&passage->progress);
   }
   if (!passage->client) {
@@ -43,7 +43,7 @@ static bool open_passage(struct passage *passage, const struct native_transfer *
                        PROBLEM_LOG " says why", "%s", error.text);
   }
   if (transfer->shared && framed_info(passage->client)->transport != FRAMED_SHARED) {
-    fprintf(stderr, "%s: the daemon lends no memory here; frames go through the connection\n", transfer->name);
+    fprintf(stderr, "%s: the daemon offers no shared memory here; frames go over the connection\n", transfer->name);
   }
   return true;
 }
@@ -133,7 +133,7 @@ static bool read_input(struct passage *passage, struct problem *problem) {
   return true;
 }
 
-/* Waits until standard input or the connection has something; standard input is asked only while a frame is to be filled. */
+/* Waits for standard input or the connection. Standard input is polled only while a frame is being filled. */
 static int wait_for_either(struct passage *passage) {
   bool fills = passage->frame && !passage->ended;
   struct pollfd ready[] = {{.fd = fills ? STDIN_FILENO : -1, .events = POLLIN}, {.fd = framed_descriptor(passage->client)}};
@@ -187,7 +187,7 @@ bool native_push(const struct native_transfer *transfer, struct problem *problem
 
 /* -- pull -------------------------------------------------------------------------------------------------------------- */
 
-/* FRAMED_RESULT, FRAMED_END, 0 if neither or an interrupt came, or an error. */
+/* FRAMED_RESULT, FRAMED_END, 0 after an interrupt or without either, or an error. */
 static int wait_for_result(struct passage *passage) {
   struct pollfd ready[] = {{.fd = framed_descriptor(passage->client)}, {.fd = interrupt_descriptor(), .events = POLLIN}};
   int events = framed_arm(passage->client, FRAMED_RESULT, &ready[0].events);

@@ -1,4 +1,4 @@
-/* `framectl push` and `framectl pull` on native pipelines, by libframed: through the connection, or in shared memory. */
+/* `framectl push` and `framectl pull` for native pipelines, with libframed: over the connection, or in shared memory. */
 #ifndef FRAMED_TOOLS_FRAMECTL_STREAM_NATIVE_H
 #define FRAMED_TOOLS_FRAMECTL_STREAM_NATIVE_H
 
@@ -10,12 +10,12 @@
 struct native_transfer {
   const char *name; /* the pipeline's */
   const char *path; /* of its socket */
-  bool replies;     /* results of a push come back */
-  bool shared;      /* ask for shared memory; where there is none it is said */
-  uint64_t frames;  /* of a pull: stop after so many; 0: never */
+  bool replies;     /* results of a push come back on the same connection */
+  bool shared;      /* asks for shared memory; a message says if the daemon offers no shared memory */
+  uint64_t frames;  /* of a pull: stop after so many; 0: no limit */
 };
 
-/* Frames from standard input, results of `replies` to standard output, and what it was to standard error. */
+/* Sends frames from standard input, writes results of `replies` to standard output, and prints a summary to standard error. */
 bool native_push(const struct native_transfer *transfer, struct problem *problem);
 bool native_pull(const struct native_transfer *transfer, struct problem *problem);
 

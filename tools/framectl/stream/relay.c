@@ -36,7 +36,7 @@ static void remember(struct relay *relay, const char *bytes, size_t count) {
   }
 }
 
-/* Counts the lines that end there, as many as are wanted; returns up to where. */
+/* Counts complete lines up to the limit. Returns the offset after the last counted one. */
 static size_t take_lines(struct relay *relay, const char *bytes, size_t count) {
   const char *newline = NULL;
   for (size_t at = 0; at < count && (newline = memchr(bytes + at, '\n', count - at)); at = (size_t)(newline - bytes) + 1) {
@@ -48,7 +48,7 @@ static size_t take_lines(struct relay *relay, const char *bytes, size_t count) {
   return count;
 }
 
-static void take(struct relay *relay) {
+static void read_in(struct relay *relay) {
   size_t room = RELAY_BUFFER - relay->end;
   if (relay->limit > 0 && !relay->by_line && relay->limit - relay->taken < room) {
     room = (size_t)(relay->limit - relay->taken);
@@ -69,9 +69,9 @@ static void take(struct relay *relay) {
   relay->source_ended = count == 0 || (relay->limit > 0 && (relay->by_line ? relay->lines : relay->taken) == relay->limit);
 }
 
-static void give(struct relay *relay) {
+static void write_out(struct relay *relay) {
   size_t waiting = relay->end - relay->start;
-  if (interrupt_came() && waiting > PIPE_BUF) { /* no more than a pipe that is ready takes without waiting */
+  if (interrupt_came() && waiting > PIPE_BUF) { /* a ready pipe accepts that much without blocking */
     waiting = PIPE_BUF;
   }
   ssize_t count = relay->to < 0 ? (ssize_t)waiting : write(relay->to, relay->buffer + relay->start, waiting);
@@ -97,7 +97,7 @@ static void end_if_done(struct relay *relay) {
   }
 }
 
-/* A negative descriptor makes poll() pass over an entry. False: there is nothing more to wait for. */
+/* Negative descriptors make poll() ignore an entry. False: there is nothing to wait for. */
 static bool poll_all(struct relay *relays, unsigned count, struct pollfd *ready) {
   bool interrupted = interrupt_came(), any = false;
   for (unsigned i = 0; i < count; i++) {
@@ -116,10 +116,10 @@ static bool poll_all(struct relay *relays, unsigned count, struct pollfd *ready)
 
 static void step(struct relay *relay, const struct pollfd *from, const struct pollfd *to) {
   if (from->revents) {
-    take(relay);
+    read_in(relay);
   }
   if (wants_to_write(relay) && (to->revents || relay->to < 0)) {
-    give(relay);
+    write_out(relay);
   }
   end_if_done(relay);
 }

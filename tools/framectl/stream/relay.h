@@ -1,7 +1,7 @@
 /*
- * Moves bytes from one descriptor to another through one buffer, as both get ready; several at once.
+ * Copies bytes from one descriptor to another through a buffer, whenever both are ready. Several relays can run at once.
  *
- * A relay reads no more than it can hold, so that whoever is slow on one end slows down the other.
+ * A relay reads only what its buffer can hold, so a slow reader slows down the writer.
  */
 #ifndef FRAMED_TOOLS_FRAMECTL_STREAM_RELAY_H
 #define FRAMED_TOOLS_FRAMECTL_STREAM_RELAY_H
@@ -14,34 +14,36 @@ enum { RELAY_BUFFER = 1 << 20, RELAY_MAX = 2, RELAY_FIRST = 512 };
 
 enum relay_state {
   RELAY_MOVING,
-  RELAY_ENDED,       /* its source ended or the limit is reached, and all is written */
+  RELAY_ENDED,       /* the source ended or the limit is reached, and all bytes are written */
   RELAY_READ_FAILED, /* `error` says why */
   RELAY_WRITE_FAILED
 };
 
 struct relay {
   int from;
-  int to;           /* -1: throw away */
+  int to;           /* -1: discard */
   bool shut;        /* shut `to`, a socket, for writing at the end */
-  uint64_t limit;   /* stop after that many bytes, or lines; 0: go on to the end */
-  bool by_line;     /* what is moved are lines, which are counted */
-  const char *verb; /* "pulling": shown with how much it is, as long as it goes on; NULL: nothing is */
+  uint64_t limit;   /* stop after that many bytes, or lines; 0: no limit */
+  bool by_line;     /* the data is lines, which are counted */
+  const char *verb; /* shown with the amount, such as "pulling"; NULL: no progress line */
 
   enum relay_state state;
   int error;
   uint64_t moved; /* bytes written */
   char *buffer;
-  size_t start, end; /* what waits in the buffer */
+  size_t start, end; /* the unwritten part of the buffer */
   uint64_t taken;    /* bytes read */
-  uint64_t lines;    /* and lines whose end was among them */
+  uint64_t lines;    /* complete lines among them */
   bool source_ended;
-  char first[RELAY_FIRST + 1]; /* the first bytes that were read, and a zero */
+  char first[RELAY_FIRST + 1]; /* the first bytes read, and a zero */
 };
 
-/* Runs until the last relay has ended or any has failed, or an interrupt comes: then what was read is still written, as far as
- * whoever takes it does so at once. False: no memory. */
+/*
+ * Runs until the last relay has ended, any has failed, or an interrupt comes. After an interrupt it writes what it has read,
+ * but only as far as the output accepts it at once. False: no memory.
+ */
 bool relay_run(struct relay *relays, unsigned count);
-/* After relay_run(): reads what still lies ready, for `first` alone. */
+/* Call this after relay_run(): reads the remaining bytes, only for `first`. */
 void relay_read_rest(struct relay *relay);
 
 #endif

@@ -59,17 +59,17 @@ static bool is_json(const struct end_view *end) { return strcmp(end->protocol, "
 
 static bool refuse_terminal_input(const struct invocation *invocation, struct problem *problem) {
   return invocation->force || !isatty(STDIN_FILENO) ||
-         problem_set(problem, EXIT_STATUS_USAGE, "give it frames by '<' or a pipe, or say --force",
+         problem_set(problem, EXIT_STATUS_USAGE, "give it frames by '<' or a pipe, or use --force",
                      "standard input is a terminal");
 }
 
 static bool refuse_terminal_output(const struct end_view *sink, const struct invocation *invocation, struct problem *problem) {
   return is_json(sink) || invocation->force || !isatty(STDOUT_FILENO) ||
-         problem_set(problem, EXIT_STATUS_USAGE, "send them on by '>' or a pipe, or say --force",
+         problem_set(problem, EXIT_STATUS_USAGE, "send them on by '>' or a pipe, or use --force",
                      "results are binary and standard output is a terminal");
 }
 
-/* One line on standard error, which is not part of any data. */
+/* Reports on standard error, which carries no data. */
 static void report(const struct transfer *transfer, const char *verb, const struct end_view *end, const struct relay *relay) {
   uint64_t bytes = relay->moved;
   char amount[TEXT_ROOM], rate[TEXT_ROOM];
@@ -91,12 +91,15 @@ static void report(const struct transfer *transfer, const char *verb, const stru
   fputc('\n', stderr);
 }
 
-/* On a terminal that shows the results themselves nothing else has a place. */
+/* A terminal that shows the results themselves gets no progress line. */
 static const char *shown(const char *verb) { return isatty(STDOUT_FILENO) ? NULL : verb; }
 
 static bool report_no_memory(struct problem *problem) { return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory"); }
 
-/* What the daemon says to a client whom it turns away, before it closes the connection: "framed: ...\n". */
+/*
+ * Recognises the line that the daemon sends to a refused client before it closes the connection: "framed: ...
+ * ".
+ */
 static bool is_sentence(const char *text) {
   const char *newline = strchr(text, '\n');
   return strncmp(text, "framed: ", 8) == 0 && newline && newline[1] == '\0';
@@ -108,7 +111,7 @@ static bool report_sentence(const struct transfer *transfer, const char *text, s
   return problem_set(problem, EXIT_STATUS_REFUSED, remedy, "%.*s", (int)strcspn(text + 8, "\n"), text + 8);
 }
 
-/* Producers of `auto` are native ones if they want to be. */
+/* A producer of `auto` is native if it asks for shared memory. */
 static bool is_native(const struct end_view *end, bool shared) {
   return strcmp(end->protocol, "native") == 0 || (shared && strcmp(end->protocol, "auto") == 0);
 }
@@ -138,11 +141,14 @@ static bool judge_push(const struct transfer *transfer, const struct relay *in, 
   return in->moved > 0 || problem_set_nothing_sent(problem);
 }
 
-/* The second relay takes results of a `reply` pipeline; for others it only waits until the daemon has read it all. */
+/*
+ * The second relay receives the results of a `reply` pipeline. For other pipelines it waits until the daemon has read all
+ * frames.
+ */
 static bool push(const struct transfer *transfer, int fd, struct problem *problem) {
   struct relay relays[] = {{.from = STDIN_FILENO, .to = fd, .shut = true, .verb = shown("pushing")},
                            {.from = fd, .to = transfer->sink.reply ? STDOUT_FILENO : -1, .by_line = is_json(&transfer->sink)}};
-  if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0) { /* so that writing frames never keeps results waiting */
+  if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0) { /* a blocking write of frames would delay results */
     return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot set up the connection: %s", strerror(errno));
   }
   if (!relay_run(relays, 2)) {
@@ -195,14 +201,14 @@ bool command_push(const struct invocation *invocation, struct problem *problem) 
 
 /* -- pull ---------------------------------------------------------------------------------------------------------- */
 
-/* Until there is something to read, or nobody wants it any more. */
+/* Waits until there is something to read, or an interrupt. */
 static void wait_for_first(int fd) {
   struct pollfd ready[] = {{.fd = fd, .events = POLLIN}, {.fd = interrupt_descriptor(), .events = POLLIN}};
   while (poll(ready, 2, -1) < 0 && errno == EINTR) {
   }
 }
 
-/* Whether the daemon turns this reader away; looks at the first bytes without taking them. */
+/* Whether the daemon refuses this reader. Peeks at the first bytes without consuming them. */
 static bool is_refused(int fd, char text[RELAY_FIRST + 1]) {
   wait_for_first(fd);
   if (interrupt_came()) {
@@ -217,7 +223,7 @@ static bool is_refused(int fd, char text[RELAY_FIRST + 1]) {
   return is_sentence(text);
 }
 
-/* Passes the line before the first y4m frame on, byte for byte, so that what follows can be counted. */
+/* Copies the line before the first y4m frame byte by byte, so that frames after it can be counted. */
 static bool pass_header(int fd, struct problem *problem) {
   char header[Y4M_HEADER_LIMIT];
   for (size_t length = 0; length < sizeof header;) {
@@ -273,7 +279,7 @@ static bool pull(const struct transfer *transfer, int fd, uint64_t frames, struc
     return report_no_memory(problem);
   }
   if (relay.state == RELAY_WRITE_FAILED && relay.error == EPIPE) {
-    return true; /* whoever took the results has enough */
+    return true; /* the reader closed the pipe */
   }
   report(transfer, "pulled", &transfer->sink, &relay);
   return judge_pull(&relay, frames, problem);
