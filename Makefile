@@ -423,13 +423,14 @@ $(foreach example,brighten frei0r,$(patsubst %,build/lint/packaging/examples/$(e
 lint_stamps := $(lint_c:%=build/lint/%.syntax) $(lint_headers:%=build/lint/%.alone) $(lint_format:%=build/lint/%.format) \
                $(lint_tidy:%=build/lint/%.tidy) $(lint_scripts:%=build/lint/%.script)
 
-lint: ## checks form, warnings of clang, clang-tidy, headers alone in C and C++, and scripts
+lint: ## checks form, warnings of clang, clang-tidy, headers alone in C and C++, scripts, structure and prose
 	@tools/setup.sh build check lint
 	@+$(MAKE) --no-print-directory lint-stamps lint-structure
 	@echo "lint: nothing to complain about"
 .PHONY: lint-stamps lint-structure
 lint-structure: $(bin)/framed $(bin)/framed-worker $(bin)/framectl $(bin)/framebench
 	@$(PYTHON) tests/structure.py $(out)/obj $(bin)/framed
+	@$(PYTHON) tests/prose.py
 lint-stamps: $(lint_stamps)
 
 build/lint/%.format: % .clang-format
