@@ -1,7 +1,4 @@
-/*
- * The beginning and the end of a client: options, the first greeting, for which the caller waits, and the transport that the
- * daemon has granted.
- */
+/* Creates and frees a client: options, the first greeting, which the caller waits for, and the choice of transport. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,7 +10,7 @@
 #include "tools/client/adopt.h"
 #include "tools/client/client.h"
 
-#define PATIENCE (10 * NS_PER_S) /* of whoever says nothing else */
+#define PATIENCE (10 * NS_PER_S) /* the default timeout */
 
 static bool set_path(struct framed *client, const char *path) {
   client->address.sun_family = AF_UNIX;

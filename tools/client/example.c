@@ -1,10 +1,9 @@
-/* Sends a hundred frames of one grey, or number, after the other through a pipeline whose sink is `reply`, and looks at the
- * results. */
+/* Sends a hundred frames, each of one grey or number, through a pipeline whose sink is `reply`, and checks the results. */
 #include <framed.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A tensor may be of numbers, and so is one kind of image; all else is of bytes. */
+/* Tensors of float32 and one image format hold numbers; all others hold bytes. */
 static int has_numbers(const char *format) {
   return strncmp(format, "float32[", 8) == 0 || strncmp(format, "grayf32le ", 10) == 0;
 }

@@ -1,4 +1,4 @@
-/* The calls of framed.h that are the same for both transports: who holds what, and waiting. */
+/* The calls of framed.h that both transports share: acquiring, submitting, and waiting. */
 #include <errno.h>
 #include <poll.h>
 #include <time.h>
@@ -25,7 +25,7 @@ void *framed_acquire(struct framed *client) {
   return NULL;
 }
 
-/* Where a frame of the caller's lies, as a lot and a place in it; NULL: it is none. */
+/* Finds the lot and the index of a frame that the caller holds. NULL: the caller does not hold it. */
 static struct lot *find_held(const struct framed *client, const void *frame, unsigned *index) {
   for (struct lot *lot = client->lot; lot; lot = lot->older) {
     int place = region_place(&lot->inputs, lot->places, frame);
@@ -103,7 +103,7 @@ void framed_release(struct framed *client, const struct framed_result *result) {
 
 /* -- waiting ----------------------------------------------------------------------------------------------------------- */
 
-/* The events that are there; a broken client has its results left. */
+/* The pending events. A broken client can only deliver its last results. */
 static int look(struct framed *client) {
   int there = (int)client_look(client);
   if (client->broken) {
@@ -120,7 +120,7 @@ static void relax(void) {
 #endif
 }
 
-/* What to say when nothing wanted is there any more. */
+/* The return value of a call without a wanted event. */
 static int nothing(int there) { return there == FRAMED_FAILED ? there : 0; }
 
 static void wake(struct framed *client, short conditions) {
@@ -133,8 +133,10 @@ static short arm(struct framed *client) {
   return client->paused ? (short)(client->fd >= 0 ? POLLIN : 0) : client->transport->arm(client);
 }
 
-/* Has the daemon wake us, and looks for the last time before that is relied on. If just that look has made another connection,
- * or begun to, nobody would wake us for what it is told of: then all of it once more. */
+/*
+ * Asks the daemon to wake this client, then looks again, since an event may have come before the request. If that look changes
+ * the connection, the request is void and is repeated.
+ */
 static int arm_and_look(struct framed *client, short *conditions) {
   const struct reconnect *reconnect = &client->reconnect;
   bool paused;
@@ -150,7 +152,7 @@ static int arm_and_look(struct framed *client, short *conditions) {
   return there;
 }
 
-/* Where there is nothing to wait for, no loop would tell of an end; who connects again hears of it later. */
+/* Without poll events a loop would never notice the connection's end. A client that reconnects notices it later. */
 static int look_for_end(struct framed *client) {
   struct pollfd ready = {.fd = client->fd};
   if (!client->keeps && poll(&ready, 1, 0) > 0) {
@@ -179,10 +181,13 @@ int framed_arm(struct framed *client, int wanted, short *conditions) {
   return nothing(there);
 }
 
-/* Whether waiting may go on: not at a signal, and at the end of the time only if that is not the caller's. */
+/*
+ * Returns whether to continue waiting: not after a signal, nor at the caller's timeout. An earlier end is the time of the next
+ * attempt.
+ */
 static bool sleep_for(struct framed *client, short conditions, int64_t left_ns) {
-  bool nothing_to_hear = client->keeps && conditions == 0; /* but an end, which comes late enough later */
-  struct pollfd ready = {.fd = nothing_to_hear ? -1 : client->fd, .events = conditions};
+  bool ignores_connection = client->keeps && conditions == 0; /* the connection's end can be noticed later */
+  struct pollfd ready = {.fd = ignores_connection ? -1 : client->fd, .events = conditions};
   int64_t patience_ns = reconnect_patience(client, left_ns);
   const struct timespec timeout = {.tv_sec = patience_ns / NS_PER_S, .tv_nsec = patience_ns % NS_PER_S};
   int count = ppoll(&ready, 1, patience_ns < 0 ? NULL : &timeout, NULL);
@@ -203,8 +208,8 @@ static int spin(struct framed *client, int wanted, int64_t until) {
 }
 
 static int sleep_until(struct framed *client, int wanted, int64_t timeout_ns, int64_t end) {
-  bool goes_on = true;
-  while (goes_on) {
+  bool waiting = true;
+  while (waiting) {
     int64_t left = timeout_ns < 0 ? -1 : end - framed_clock();
     if (timeout_ns >= 0 && left <= 0) {
       return 0;
@@ -215,7 +220,7 @@ static int sleep_until(struct framed *client, int wanted, int64_t timeout_ns, in
       wake(client, 0);
       return there;
     }
-    goes_on = sleep_for(client, conditions, left);
+    waiting = sleep_for(client, conditions, left);
     there = look(client);
     if (is_wanted(there, wanted)) {
       return there;

@@ -1,9 +1,9 @@
 /*
- * A connection, HELLO, WELCOME, and the memory that may come with it: a greeting, which goes step by step, so that a client
- * that connects again need not wait within a step.
+ * The greeting: connecting, HELLO, WELCOME, and the descriptors of shared memory. It proceeds in steps, so that a reconnecting
+ * client never waits.
  *
- * Exactly the bytes of WELCOME are read, since results may follow them. Descriptors are taken as they come, and closed
- * again unless they are just what was promised.
+ * Only the bytes of WELCOME are read, since results may follow. Descriptors are accepted as they come, and closed unless their
+ * number matches.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static void take_descriptors(struct greeting *greeting, struct msghdr *message) 
   }
 }
 
-/* -1 with errno, 0 at the end, or as many bytes as there were. */
+/* Returns -1 with errno, 0 at the end, or the number of bytes read. */
 static ssize_t receive_some(struct framed *client, void *bytes, size_t count) {
   _Alignas(struct cmsghdr) unsigned char room[CMSG_SPACE(MOST_DESCRIPTORS * sizeof(int))];
   struct iovec vector = {.iov_base = bytes, .iov_len = count};
@@ -55,7 +55,7 @@ static ssize_t receive_some(struct framed *client, void *bytes, size_t count) {
   return got;
 }
 
-/* Until so many bytes are there. */
+/* Reads until `have` reaches `wanted`. */
 static enum step receive_until(struct framed *client, unsigned char *bytes, size_t *have, size_t wanted) {
   while (*have < wanted) {
     ssize_t got = receive_some(client, bytes + *have, wanted - *have);
@@ -76,7 +76,7 @@ static enum step receive_until(struct framed *client, unsigned char *bytes, size
 
 /* -- WELCOME ---------------------------------------------------------------------------------------------------------- */
 
-/* What a socket of another protocol says to whom it turns away: "framed: ..." and a newline. */
+/* Reads the refusal of a socket with another protocol: "framed: ..." and a newline. */
 static enum step report_sentence(struct framed *client) {
   char text[256];
   memcpy(text, client->message.bytes, client->message.count);
@@ -86,7 +86,7 @@ static enum step report_sentence(struct framed *client) {
   if (strncmp(text, "framed: ", 8) == 0) {
     client_break(client, FRAMED_E_DAEMON, 0, "this is no native socket: %.*s", (int)strcspn(text + 8, "\n"), text + 8);
   } else {
-    client_break(client, FRAMED_E_DAEMON, 0, "what listens there does not speak the native protocol of framed");
+    client_break(client, FRAMED_E_DAEMON, 0, "the listener does not speak the native protocol of framed");
   }
   return STEP_FAILED;
 }
@@ -95,7 +95,7 @@ static bool is_welcome(const struct native_header *header) {
   return header->type == NATIVE_WELCOME && header->length == sizeof(struct native_welcome) && header->flags == 0;
 }
 
-/* Anything but a WELCOME is an ERROR, or nothing that may come. */
+/* Reads an ERROR. Any other message is a violation of the protocol. */
 static enum step read_refusal(struct framed *client) {
   struct message *message = &client->message;
   size_t wanted = message_wanted(client);
@@ -105,7 +105,7 @@ static enum step read_refusal(struct framed *client) {
   }
   enum step step = wanted > 0 ? receive_until(client, message->bytes, &message->count, wanted) : STEP_FAILED;
   if (step == STEP_DONE) {
-    client_told(client, message);
+    client_break_by_error(client, message);
     return STEP_FAILED;
   }
   return step;
@@ -143,9 +143,9 @@ static bool makes_sense(const struct framed *client, const struct native_welcome
 static bool check_welcome(struct framed *client) {
   const struct greeting *greeting = &client->greeting;
   const struct native_welcome *welcome = &greeting->welcome;
-  unsigned lent = welcome->role == NATIVE_CONSUMER ? SHARED_DESCRIPTORS - 1 : SHARED_DESCRIPTORS;
-  unsigned promised = welcome->transport == NATIVE_SHARED ? lent : 0;
-  if (welcome->version != NATIVE_VERSION) { /* before anything that a version may change */
+  unsigned descriptors = welcome->role == NATIVE_CONSUMER ? SHARED_DESCRIPTORS - 1 : SHARED_DESCRIPTORS;
+  unsigned promised = welcome->transport == NATIVE_SHARED ? descriptors : 0;
+  if (welcome->version != NATIVE_VERSION) { /* first, since other fields may differ between versions */
     return client_break(
         client, FRAMED_E_DAEMON, 0,
         "the daemon speaks version %u of the protocol, this libframed version %d: use the libframed of the daemon's version",
@@ -183,7 +183,7 @@ void greeting_end(struct framed *client) {
 
 /* -- connecting ------------------------------------------------------------------------------------------------------- */
 
-/* connect() waits for its turn, and a signal ends that. False with errno, EAGAIN if the turn did not come. */
+/* connect() waits for the listener, and a signal interrupts it. False with errno; EAGAIN after the deadline. */
 static bool take_turn(const struct framed *client, int64_t deadline) {
   const struct sockaddr_un *address = &client->address;
   bool connected, interrupted;
@@ -215,7 +215,7 @@ static bool connect_to(struct framed *client, int64_t deadline) {
   return true;
 }
 
-/* A client that does not connect again has nothing to say that daemons of before did not know. */
+/* Sends the short HELLO unless the client reconnects, so that older daemons accept it. */
 static bool say_hello(struct framed *client) {
   struct {
     struct native_header header;
@@ -231,7 +231,7 @@ static bool say_hello(struct framed *client) {
   if (send(client->fd, &hello, bytes, MSG_NOSIGNAL) != (ssize_t)bytes && errno != EPIPE) {
     return client_break(client, FRAMED_E_SYSTEM, errno, "cannot say hello");
   }
-  return true; /* a daemon that closed the connection may have said why */
+  return true; /* a daemon that closed the connection may have sent the reason */
 }
 
 bool greeting_begin(struct framed *client, int64_t deadline) {
@@ -242,7 +242,7 @@ bool greeting_begin(struct framed *client, int64_t deadline) {
 }
 
 void connection_tune(const struct framed *client) {
-  const int size = SEND_BUFFER; /* fewer and larger pieces; the system may give less */
+  const int size = SEND_BUFFER; /* larger writes are faster; the system may grant less */
   if (client->info.transport == FRAMED_STREAM && client->info.input_bytes > LARGE_FRAME) {
     setsockopt(client->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
   }

@@ -1,4 +1,4 @@
-/* The memory of frames and results: the client's own for the stream transport, the daemon's for the shared one. */
+/* The memory of frames and results: private for the stream transport, the daemon's for shared memory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ bool region_make(struct region *region, unsigned count, size_t bytes) {
   return take(region, mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), all, stride);
 }
 
-/* Memory that could shrink would end this process when it is touched. */
+/* A mapped file that shrinks kills this process with SIGBUS at the next access. */
 static bool is_safe(int fd, size_t bytes) {
   struct stat status;
   int seals = fcntl(fd, F_GET_SEALS);

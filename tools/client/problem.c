@@ -1,4 +1,4 @@
-/* What went wrong, in words; and the daemon's own words for it. */
+/* Problems as text, including those that the daemon reports. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ int client_misuse(struct framed *client, const char *what) {
   return FRAMED_FAILED;
 }
 
-bool client_told(struct framed *client, const struct message *message) {
+bool client_break_by_error(struct framed *client, const struct message *message) {
   struct native_header header;
   struct native_error said;
   memcpy(&header, message->bytes, sizeof header);

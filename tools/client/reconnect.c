@@ -1,14 +1,13 @@
 /*
- * A daemon that goes and comes back: the client connects again, and what it keeps goes to the next connection.
+ * Reconnection: the client connects again to a daemon that returns, and sends its kept frames to the new connection.
  *
- * The end of a connection breaks a client as any problem does; whoever looks at the client next, client_look(), makes a pause
- * of that if there is something to hope for. In a pause the connection is tried again and again, each time a little later,
- * until the daemon has welcomed the client or its patience ends. Nothing here waits: a try is a step of client_look(), and who
- * sleeps asks how long.
+ * A lost connection breaks the client like any problem. The next client_look() turns that into a pause if reconnecting may
+ * help. During a pause the client tries again with growing intervals, until the daemon welcomes it or its time is over. Nothing
+ * here waits: client_look() makes one step of an attempt, and a sleeping caller asks when the next one is due.
  *
- * To make results known to those who have them, each frame carries a mark: 20 bits of the client, taken from its random token,
- * and the lowest 8 of the frame's number. A consumer gets each client's results in their order, so that it has what is
- * sent again if its number is not above the last one.
+ * Consumers must recognise results of frames that were sent again. Each frame carries a mark: 20 bits of the client's random
+ * token, and the lowest 8 bits of the frame's number. A consumer receives each client's results in order. A repeated result
+ * whose number is not above the last one is therefore known.
  */
 #include <errno.h>
 #include <poll.h>
@@ -118,7 +117,7 @@ bool reconnect_may_help(const struct framed *client) {
 
 static void disconnect(struct framed *client) {
   if (client->fd >= 0) {
-    close(client->fd); /* which takes it out of the epoll, too */
+    close(client->fd); /* this also removes it from the epoll */
   }
   client->fd = -1;
   client->reconnect.watched = NOT_WATCHED;
@@ -130,7 +129,7 @@ static void forget_problem(struct framed *client) {
   client->problem = (struct framed_error){0};
 }
 
-/* A daemon that was there for a moment only is not asked at once again. */
+/* A connection that lasted only a moment is not retried at once. */
 static void begin_pause(struct framed *client) {
   struct reconnect *reconnect = &client->reconnect;
   int64_t now = framed_clock();
@@ -145,7 +144,7 @@ static void begin_pause(struct framed *client) {
   reconnect->until = framed_after(now, reconnect->for_ns);
 }
 
-/* The end, for what was seen first; for a consumer that was between two results, the end of the sink. */
+/* Fails with the first problem. For a consumer between two results this is the normal end of the sink. */
 static void give_up(struct framed *client, const struct framed_error *last) {
   struct reconnect *reconnect = &client->reconnect;
   struct framed_error cause = reconnect->cause;
@@ -162,7 +161,7 @@ static void give_up(struct framed *client, const struct framed_error *last) {
   }
 }
 
-/* Turned away for good, or for now. */
+/* Errors that retrying cannot resolve. */
 static bool is_final(int code) {
   return code == FRAMED_E_PROTOCOL || code == FRAMED_E_VERSION || code == FRAMED_E_ROLE || code == FRAMED_E_DENIED ||
          code == FRAMED_E_DAEMON;
@@ -188,7 +187,7 @@ static void try_later(struct framed *client) {
   reconnect->wait = reconnect->wait * 2 < LONGEST_WAIT ? reconnect->wait * 2 : LONGEST_WAIT;
 }
 
-/* The pipeline is the one that the client knows. One without memory to lend has too little of it for now. */
+/* Checks that the pipeline has the same formats. A missing offer of shared memory may be temporary, so it is retried. */
 static bool check_pipeline(struct framed *client) {
   const struct native_welcome *welcome = &client->greeting.welcome;
   const struct framed_info *info = &client->info;
@@ -199,7 +198,7 @@ static bool check_pipeline(struct framed *client) {
                         info->pipeline, FRAMED_NAME - 1, welcome->input_format, FRAMED_NAME - 1, welcome->output_format);
   }
   if ((int)welcome->transport != info->transport) {
-    return client_break(client, FRAMED_E_INTERNAL, 0, "pipeline %s lends no memory any more", info->pipeline);
+    return client_break(client, FRAMED_E_INTERNAL, 0, "pipeline %s no longer offers shared memory", info->pipeline);
   }
   return true;
 }
@@ -212,7 +211,7 @@ static void end_pause(struct framed *client) {
   client->paused = false;
 }
 
-/* One step of a try; a welcome that takes too long is no welcome. */
+/* Makes one step of an attempt. A welcome that takes too long counts as a failure. */
 static void try_again(struct framed *client) {
   struct reconnect *reconnect = &client->reconnect;
   int64_t now = framed_clock();
@@ -231,7 +230,7 @@ static void try_again(struct framed *client) {
   }
 }
 
-/* What is there, and if the connection proves to be lost by that, a pause has begun. */
+/* Returns the pending events. Begins a pause if the connection turns out to be lost. */
 static unsigned look_once(struct framed *client) {
   unsigned there = client->paused || client->broken ? 0 : client->transport->look(client);
   if (reconnect_may_help(client)) {
@@ -240,7 +239,7 @@ static unsigned look_once(struct framed *client) {
   return client->paused || client->broken ? client->transport->events(client) : there;
 }
 
-/* A connection that was made just now may be lost already: that is for the next time. */
+/* A new connection may already be lost. The second look handles that. */
 unsigned client_look(struct framed *client) {
   unsigned there = look_once(client);
   if (!client->paused) {
@@ -266,7 +265,8 @@ static void watch_connection(struct framed *client, short conditions) {
   struct reconnect *reconnect = &client->reconnect;
   struct epoll_event event = {.data.u32 = CONNECTION};
   event.events = (conditions & POLLIN ? (uint32_t)EPOLLIN : 0) | (conditions & POLLOUT ? (uint32_t)EPOLLOUT : 0);
-  short wanted = conditions != 0 ? conditions : NOT_WATCHED; /* an epoll tells of an end whatever it is asked for */
+  short wanted = conditions != 0 ? conditions
+                                 : NOT_WATCHED; /* an epoll always reports an end, so an unwatched connection must be removed */
   if (client->fd < 0 || wanted == reconnect->watched) {
     return;
   }

@@ -1,13 +1,13 @@
 /*
- * The shared transport: frames and results stay where they are, and cursors in the control memory move.
+ * The shared transport: frames and results stay in place, and cursors in the control memory move.
  *
- * A slot is free, held by the caller, away (from its submission until the caller is done with its completion). Completions
- * are taken in their order: `seen` moves when one is looked at, `taken`, which gives slots back to us, when the caller is
- * done with it and with all before it. Nothing on this way asks the system, except to wake a daemon that sleeps and, ten
- * times a second while nothing happens, to see whether it is still there.
+ * A slot is free, held by the caller, or away: from its submission until the caller releases its completion. Completions are
+ * handled in order. `seen` moves when one is read. `taken` moves when the caller has released it and all before it, and frees
+ * its slot. The fast path makes no system call, except to wake a sleeping daemon. Without results it also checks ten times a
+ * second whether the daemon is still connected.
  *
- * Each connection has memory of its own, a lot. What a daemon that is gone has completed is received from the lot that it
- * left; what it has not is copied into the next one's. A lot goes when the caller holds nothing in it any more.
+ * Each connection has its own memory, a lot. Completions of a lost connection are received from its lot. Unfinished frames are
+ * copied into the next lot. A lot is freed when the caller holds nothing in it any more.
  */
 #include <errno.h>
 #include <poll.h>
@@ -16,12 +16,12 @@
 
 #include "tools/client/shared.h"
 
-#define HEAR_EVERY (NS_PER_S / 10)
+#define READ_EVERY (NS_PER_S / 10)
 
 /* -- lots -------------------------------------------------------------------------------------------------------------- */
 
 static bool shared_open(struct framed *client) {
-  (void)client; /* all there is belongs to a connection */
+  (void)client; /* all state belongs to a connection */
   return true;
 }
 
@@ -56,7 +56,7 @@ static bool map_lot(struct framed *client, struct lot *lot) {
 
 /* -- the connection ---------------------------------------------------------------------------------------------------- */
 
-/* Doorbells say nothing more; an ERROR may begin behind any of them. */
+/* A doorbell carries no data. An ERROR may follow any doorbell. */
 static void take_byte(struct framed *client, unsigned char byte) {
   struct message *message = &client->message;
   if (client->broken || (message->count == 0 && byte == NATIVE_DOORBELL)) {
@@ -64,11 +64,11 @@ static void take_byte(struct framed *client, unsigned char byte) {
   }
   message->bytes[message->count++] = byte;
   if (message->count == message_wanted(client)) {
-    client_told(client, message);
+    client_break_by_error(client, message);
   }
 }
 
-static void hear_end(struct framed *client) {
+static void handle_close(struct framed *client) {
   if (is_consumer(client) && !client->keeps) {
     client->shared.ended = true;
   } else {
@@ -77,7 +77,7 @@ static void hear_end(struct framed *client) {
   }
 }
 
-static void hear(struct framed *client) {
+static void read_connection(struct framed *client) {
   unsigned char bytes[64];
   ssize_t got = (ssize_t)sizeof bytes;
   while (got == (ssize_t)sizeof bytes && !client->broken) {
@@ -87,11 +87,11 @@ static void hear(struct framed *client) {
     }
   }
   if (got == 0 || (got < 0 && errno == ECONNRESET)) {
-    hear_end(client);
+    handle_close(client);
   } else if (got < 0 && errno != EAGAIN && errno != EINTR) {
     client_break(client, FRAMED_E_SYSTEM, errno, "cannot read the connection to pipeline %s", client->info.pipeline);
   }
-  client->shared.heard = framed_clock();
+  client->shared.read_at = framed_clock();
 }
 
 /* -- frames ------------------------------------------------------------------------------------------------------------ */
@@ -114,7 +114,7 @@ static int free_slot(const struct lot *lot) {
   return -1;
 }
 
-/* Into the memory of the daemon that is there; false: no slot is free for it now. */
+/* Copies a frame into the current daemon's memory. False: no slot is free yet. */
 static bool move_over(struct framed *client, struct kept *kept) {
   struct lot *lot = client->lot;
   int to = kept->lot == lot ? (int)kept->index : free_slot(lot);
@@ -132,7 +132,7 @@ static bool move_over(struct framed *client, struct kept *kept) {
   return true;
 }
 
-/* Frames go in their order: behind one that cannot go, none does. */
+/* Frames keep their order, so the first one that cannot be sent stops the loop. */
 static void send_kept(struct framed *client) {
   struct shared *shared = &client->shared;
   for (unsigned i = 0; i < shared->count && !client->paused; i++) {
@@ -158,8 +158,7 @@ static void shared_submit(struct framed *client, struct lot *lot, unsigned index
   send_kept(client);
 }
 
-/* Frames that the caller holds and those that are kept are together no more than the daemon has slots, so that there is a slot
- * for each. */
+/* Held and kept frames together must not exceed the daemon's slots, so that each one gets a slot. */
 static bool shared_has_room(const struct framed *client) {
   const struct lot *newest = client->lot;
   unsigned taken = client->shared.count;
@@ -192,20 +191,20 @@ static unsigned shared_events(struct framed *client) {
     send_kept(client);
   }
   bool results = shared_with_results(client) != NULL;
-  bool received = results && !is_silent(client); /* whose completions only give room */
+  bool received = results && !is_silent(client); /* a silent producer's completions only free slots */
   return (received ? FRAMED_RESULT : 0U) | (shared_has_room(client) ? FRAMED_ROOM : 0U) |
          (is_at_end(client, results) ? FRAMED_END : 0U);
 }
 
-/* Whether what a client waits for has not come, so that it may be asked whether anybody is still there. */
+/* True if the client still waits for its event, so a check of the connection is due. */
 static bool is_quiet(const struct framed *client, unsigned there) {
   return (there & (is_silent(client) ? FRAMED_ROOM : FRAMED_RESULT)) == 0;
 }
 
 static unsigned shared_look(struct framed *client) {
   unsigned there = shared_events(client);
-  if (is_quiet(client, there) && !client->broken && framed_clock() - client->shared.heard > HEAR_EVERY) {
-    hear(client);
+  if (is_quiet(client, there) && !client->broken && framed_clock() - client->shared.read_at > READ_EVERY) {
+    read_connection(client);
     there = shared_events(client);
   }
   return there;
@@ -222,11 +221,11 @@ static short shared_arm(struct framed *client) {
 static void shared_wake(struct framed *client, short conditions) {
   atomic_store_explicit(&client->lot->words->client.sleeps, 0, memory_order_relaxed);
   if (conditions != 0) {
-    hear(client);
+    read_connection(client);
   }
 }
 
-/* The daemon takes an end of the connection for an end of the client, so there is nothing to say to it. */
+/* The daemon treats a closed connection as a client that left, so nothing is sent. */
 static void shared_finish(struct framed *client) { (void)client; }
 
 /* -- another connection ------------------------------------------------------------------------------------------------ */
@@ -243,7 +242,7 @@ static bool shared_resume(struct framed *client) {
     return false;
   }
   client->lot = lot;
-  client->shared.heard = framed_clock();
+  client->shared.read_at = framed_clock();
   return true;
 }
 

@@ -1,23 +1,22 @@
-/* What the two files of the shared transport have in common: shared.c sends and waits, shared_completions.c takes what
- * comes. */
+/* Shared by both files of the shared transport: shared.c sends and waits, shared_completions.c receives. */
 #ifndef FRAMED_TOOLS_CLIENT_SHARED_H
 #define FRAMED_TOOLS_CLIENT_SHARED_H
 
 #include "tools/client/client.h"
 
-/* A producer that only wants its slots back, and no word of what became of its frames. */
+/* True for a producer that only wants its slots back and does not receive the fates of its frames. */
 static inline bool is_silent(const struct framed *client) { return client->info.role == FRAMED_PRODUCER && !client->fates; }
 static inline bool is_consumer(const struct framed *client) { return client->info.role == FRAMED_CONSUMER; }
 
 /* -- shared_completions.c ---------------------------------------------------------------------------------------------- */
 
-/* Wakes a daemon that sleeps, after a cursor was written. */
+/* Wakes a sleeping daemon after a cursor has moved. */
 void shared_ring(const struct framed *client);
-/* Frees lots of daemons that are gone and of which nobody wants anything any more. */
+/* Frees the lots of lost connections that have no unread completion and no held place. */
 void shared_drop_spent(struct framed *client);
-/* The oldest lot with a completion that the caller, or a producer's slots, wait for; NULL: there is none. */
+/* The oldest lot with an unread completion; NULL: no lot has one. */
 struct lot *shared_with_results(struct framed *client);
-/* Of one that only wants its slots back. */
+/* Releases all completions of a silent producer. */
 void shared_take_all(struct framed *client);
 
 /* Parts of the transport. */

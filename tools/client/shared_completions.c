@@ -1,9 +1,9 @@
 /*
- * What a daemon says of frames in shared memory, while it is there and after it: completions, each with the fate of a frame
- * that was submitted. They are received in their order, those of an older lot first.
+ * Completions in shared memory. Each has the fate of a submitted frame, and they outlive their connection. They are received in
+ * order, those of an older lot first.
  *
- * A completion is believed of a slot that is away only, and where frames are kept, of one that was sent. A frame that the
- * daemon gave up because it ends is parked: it is no result, and goes to the next daemon.
+ * A completion is valid only for a slot that is away, and with kept frames only for one that was sent. A frame that a stopping
+ * daemon gave up is parked: it is no result, and goes to the next daemon.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -16,15 +16,14 @@ void shared_ring(const struct framed *client) {
   atomic_thread_fence(memory_order_seq_cst);
   if (atomic_load_explicit(&words->daemon.sleeps, memory_order_relaxed) != 0) {
     atomic_store_explicit(&words->daemon.sleeps, 0, memory_order_relaxed);
-    /* If a ring does not fit, enough of them wait there already; if nobody is there, that shows when the connection is heard.
-     */
+    /* A failure is harmless: either the socket already holds enough doorbells, or the next read notices the end. */
     (void)!send(client->fd, &doorbell, sizeof doorbell, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
 }
 
 /* -- lots that are left behind ------------------------------------------------------------------------------------------ */
 
-/* A lot of a daemon that is gone, of which nobody wants anything any more. */
+/* True for a lot of a lost connection without unread completions and held places. */
 static bool is_spent(const struct lot *lot) {
   bool spent = lot->lost && lot->seen == lot->last;
   for (unsigned i = 0; i < lot->places; i++) {
@@ -33,7 +32,7 @@ static bool is_spent(const struct lot *lot) {
   return spent;
 }
 
-/* But the newest, which others are compared with. */
+/* Keeps the newest lot, since new frames are placed there. */
 void shared_drop_spent(struct framed *client) {
   struct lot **link = &client->lot->older;
   while (*link) {
@@ -66,7 +65,7 @@ static void forget_kept(struct framed *client, struct kept *kept) {
   memmove(kept, kept + 1, (size_t)(&shared->kept[shared->count] - kept) * sizeof *kept);
 }
 
-/* A frame that a daemon gave up because it ends is to be sent again. A consumer may have had a result before. */
+/* A frame that a stopping daemon gave up is sent again. A consumer may have received its result before. */
 static bool is_undone(const struct framed *client, const struct native_completion *completion) {
   if (is_consumer(client)) {
     return reconnect_knows(client, completion->result.flags);
@@ -76,17 +75,17 @@ static bool is_undone(const struct framed *client, const struct native_completio
 
 /* -- completions ------------------------------------------------------------------------------------------------------ */
 
-/* What a consumer was lent and has not received when its connection ends is not its own any more, and may be written over. */
-static bool is_called_back(const struct framed *client) {
+/* A consumer loses its unreceived results with the connection, since the pipeline may overwrite them. */
+static bool is_withdrawn(const struct framed *client) {
   return is_consumer(client) && (client->broken || client->shared.ended);
 }
 
-/* How many completions are there to be looked at. Broken: there cannot be so many. */
+/* The number of unread completions. A number above the slots breaks the client. */
 static uint32_t waiting_in(struct framed *client, const struct lot *lot) {
   if (lot->lost) {
     return lot->last - lot->seen;
   }
-  if (is_called_back(client)) {
+  if (is_withdrawn(client)) {
     return 0;
   }
   uint32_t count = atomic_load_explicit(&lot->words->daemon.completed, memory_order_acquire) - lot->seen;
@@ -111,7 +110,7 @@ static bool is_expected(struct framed *client, const struct lot *lot, const stru
   return !client->keeps || is_consumer(client) || lot->lost || (kept && kept->sent && !kept->parked);
 }
 
-/* Gives back what the caller is done with, up to the first that it still holds. */
+/* Moves `taken` over all released completions, up to the first that the caller still holds. */
 static void move_taken(const struct framed *client, struct lot *lot) {
   uint32_t before = lot->taken;
   while (lot->taken != lot->seen && lot->done[lot->taken % NATIVE_RING]) {
@@ -124,7 +123,7 @@ static void move_taken(const struct framed *client, struct lot *lot) {
   if (lot->taken != before) {
     atomic_store_explicit(&lot->words->client.taken, lot->taken, memory_order_release);
     if (is_consumer(client) && !lot->lost) {
-      shared_ring(client); /* nothing else tells a daemon that waits for it */
+      shared_ring(client); /* a waiting daemon has no other notification */
     }
   }
 }
@@ -135,7 +134,7 @@ static void be_done(struct framed *client, struct lot *lot, uint32_t cursor) {
   shared_drop_spent(client);
 }
 
-/* Takes note of the next one. False: it is a lie, and the client is broken. */
+/* Reads the next completion. False: it is invalid, and the client is broken. */
 static bool see(struct framed *client, struct lot *lot, struct native_completion *completion) {
   copy_completion(lot, lot->seen, completion);
   if (!is_expected(client, lot, completion)) {
@@ -157,7 +156,7 @@ static bool see(struct framed *client, struct lot *lot, struct native_completion
   return true;
 }
 
-/* How many results are there for the caller. Those of frames that will be sent again are none. */
+/* The number of results for the caller. Skips those of frames that will be sent again. */
 static uint32_t skip_undone(struct framed *client, struct lot *lot) {
   struct native_completion completion;
   uint32_t count = waiting_in(client, lot);
@@ -166,7 +165,7 @@ static uint32_t skip_undone(struct framed *client, struct lot *lot) {
     if (!is_undone(client, &completion)) {
       return count;
     }
-    if (lot->lost) { /* lose() has dealt with it */
+    if (lot->lost) { /* shared_lose() has already handled its frame */
       lot->slots[lot->seen % NATIVE_RING] = (unsigned char)completion.slot;
       lot->done[lot->seen % NATIVE_RING] = true;
       lot->seen++;
@@ -182,7 +181,6 @@ static uint32_t skip_undone(struct framed *client, struct lot *lot) {
   return 0;
 }
 
-/* The oldest lot with results. */
 struct lot *shared_with_results(struct framed *client) {
   struct lot *found = NULL;
   for (struct lot *lot = client->lot; lot; lot = lot->older) {
@@ -191,7 +189,6 @@ struct lot *shared_with_results(struct framed *client) {
   return found;
 }
 
-/* Of one that only wants its slots back. */
 void shared_take_all(struct framed *client) {
   struct native_completion completion;
   for (struct lot *lot = shared_with_results(client); lot && see(client, lot, &completion); lot = shared_with_results(client)) {
@@ -199,7 +196,7 @@ void shared_take_all(struct framed *client) {
   }
 }
 
-/* Where a result lies is the number of its lot and the place in the ring. */
+/* A result's place is the number of its lot and its index in the ring. */
 bool shared_receive(struct framed *client, struct framed_result *result) {
   struct native_completion completion;
   struct lot *lot = is_silent(client) ? NULL : shared_with_results(client);
@@ -208,7 +205,7 @@ bool shared_receive(struct framed *client, struct framed_result *result) {
   }
   uint32_t cursor = lot->seen - 1;
   if (is_consumer(client)) {
-    reconnect_is_new(client, completion.result.flags); /* from now on it is known */
+    reconnect_is_new(client, completion.result.flags); /* notes that it was received */
   }
   *result = (struct framed_result){.sequence = completion.result.sequence,
                                    .dropped = completion.result.dropped,
@@ -242,8 +239,10 @@ void shared_release(struct framed *client, unsigned place) {
 
 /* -- the end of a connection -------------------------------------------------------------------------------------------- */
 
-/* What the daemon has completed is done, also where the caller does not know of it yet; all else is to be sent. A consumer gets
- * what it has not received yet from the next connection. */
+/*
+ * Frames with a completion are finished, even if the caller has not read it. All others will be sent again. A consumer gets
+ * unreceived results from the next connection.
+ */
 void shared_lose(struct framed *client) {
   struct shared *shared = &client->shared;
   struct lot *lot = client->lot;
@@ -254,7 +253,7 @@ void shared_lose(struct framed *client) {
     copy_completion(lot, cursor, &completion);
     struct kept *kept = completion.slot < lot->places ? find_kept(client, lot, completion.slot) : NULL;
     if (!kept || !kept->sent || kept->parked) {
-      break; /* a lie, of a daemon that is gone */
+      break; /* invalid, and the daemon is gone */
     }
     if (is_undone(client, &completion)) {
       kept->parked = true;

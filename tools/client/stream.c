@@ -1,11 +1,11 @@
 /*
- * The stream transport: frames are copied into the connection and results out of it, by memory of the client's own.
+ * The stream transport: frames and results are copied through the connection, from and to the client's own memory.
  *
- * Frames are sent in the order of their submission, and results are read to whatever place is free. Reading goes on while
- * a frame waits to be sent, or the daemon, which waits for its results to be read, would never take that frame.
+ * Frames are sent in the order of their submission. Results are read into any free place. Reading continues while a frame waits
+ * to be sent: the daemon may wait until its results are read, and would never accept that frame.
  *
- * A client that may connect again keeps what it has sent until a RESULT or an ACK says that it has its fate. On another
- * connection all that is kept is to be sent, and results begin with whole messages.
+ * A client that may reconnect keeps sent frames until a RESULT or an ACK reports their fate. A new connection sends all kept
+ * frames again, and its results begin at a message.
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,7 +21,7 @@ static bool sends_frames(const struct framed *client) { return client->info.role
 static bool stream_open(struct framed *client) {
   struct stream *stream = &client->stream;
   unsigned slots = client->info.slots;
-  stream->result_places = slots > 1 ? slots : 2; /* one fills while the other is on its way */
+  stream->result_places = slots > 1 ? slots : 2; /* one is filled while the other is sent */
   stream->filling = -1;
   client->lot = lot_new(client, client->keeps ? slots + 2 : stream->result_places);
   if (!client->lot) {
@@ -48,16 +48,16 @@ static void release_first(struct framed *client) {
   stream->released++;
 }
 
-/* As the daemon said by now, but nothing that it cannot have. */
+/* Releases the frames whose fate the daemon reported, but only frames that were sent. */
 static void release_kept(struct framed *client) {
   struct stream *stream = &client->stream;
-  uint64_t fated = stream->told > stream->answered ? stream->told : stream->answered;
+  uint64_t fated = stream->acked > stream->answered ? stream->acked : stream->answered;
   while (stream->kept > 0 && (!client->keeps || stream->released < fated)) {
     release_first(client);
   }
 }
 
-/* What was sent and has no fate is sent again by the next connection, on which everything is counted from 0. */
+/* Kept frames are sent again over the next connection, which counts from 0. */
 static void stream_lose(struct framed *client) {
   struct stream *stream = &client->stream;
   for (unsigned i = 0; i < stream->kept; i++) {
@@ -65,7 +65,7 @@ static void stream_lose(struct framed *client) {
   }
   stream->kept = 0;
   stream->sent = 0;
-  stream->released = stream->answered = stream->told = 0;
+  stream->released = stream->answered = stream->acked = 0;
   stream->cannot_send = stream->shut = false;
   if (stream->filling >= 0) {
     stream->results[stream->filling] = PLACE_FREE;
@@ -76,7 +76,7 @@ static void stream_lose(struct framed *client) {
 static void stream_end(struct framed *client) { client->stream.ended = true; }
 
 static bool stream_resume(struct framed *client) {
-  (void)client; /* nothing of the last connection's is left */
+  (void)client; /* nothing depends on the last connection */
   return true;
 }
 
@@ -88,7 +88,7 @@ static struct iovec rest_of(void *bytes, size_t count, size_t *done) {
   return (struct iovec){.iov_base = (unsigned char *)bytes + skipped, .iov_len = count - skipped};
 }
 
-/* As much of the first frame as the connection takes: -1 with errno, or so many bytes. */
+/* Sends part of the first unsent frame. Returns -1 with errno, or the number of bytes. */
 static ssize_t send_first(struct framed *client) {
   struct stream *stream = &client->stream;
   unsigned index = *queued_at(stream, stream->kept);
@@ -119,7 +119,7 @@ static void send_frames(struct framed *client) {
     ssize_t count = send_first(client);
     if (count < 0) {
       if (errno == EPIPE || errno == ECONNRESET) {
-        stream->cannot_send = true; /* why, the daemon may have said: that is read next */
+        stream->cannot_send = true; /* the daemon may have sent the reason, which is read next */
       } else if (errno != EAGAIN && errno != EINTR) {
         client_break(client, FRAMED_E_SYSTEM, errno, "cannot send to pipeline %s", client->info.pipeline);
       }
@@ -137,7 +137,7 @@ static void send_frames(struct framed *client) {
 
 static void stream_submit(struct framed *client, struct lot *lot, unsigned index, const struct native_frame *stamp) {
   struct stream *stream = &client->stream;
-  (void)lot; /* there is only one */
+  (void)lot; /* the stream transport has only one lot */
   stream->stamps[index] = *stamp;
   *queued_at(stream, stream->queued) = (unsigned char)index;
   stream->queued++;
@@ -155,7 +155,7 @@ static int free_place(const struct stream *stream) {
   return -1;
 }
 
-/* What stands before a result is there, and so is a place for it. */
+/* Begins a result whose header is complete and which has a free place. */
 static void begin_payload(struct framed *client) {
   struct stream *stream = &client->stream;
   stream->filling = free_place(stream);
@@ -165,7 +165,7 @@ static void begin_payload(struct framed *client) {
   client->message.count = 0;
 }
 
-/* A result says of its frame, and of those before it that have none, that they have their fate. */
+/* A result settles its own frame and the frames that were dropped since the previous result. */
 static void end_payload(struct framed *client) {
   struct stream *stream = &client->stream;
   const struct native_result *head = &stream->heads[stream->filling];
@@ -186,8 +186,9 @@ static void take_ack(struct framed *client) {
   struct message *message = &client->message;
   memcpy(&ack, message->bytes + sizeof(struct native_header), sizeof ack);
   message->count -= ACK_BYTES;
-  memmove(message->bytes, message->bytes + ACK_BYTES, message->count); /* of what follows, which was taken for a result */
-  client->stream.told = ack.frames;
+  memmove(message->bytes, message->bytes + ACK_BYTES,
+          message->count); /* of the next message, which was read as part of a result */
+  client->stream.acked = ack.frames;
   release_kept(client);
 }
 
@@ -205,7 +206,7 @@ static void take_in(struct framed *client, size_t count) {
   client->message.count += count;
 }
 
-/* What is to be read next: the rest of a payload, and of the head of what follows it. */
+/* Plans a read: the rest of the payload, and the header of the next message. */
 static size_t plan_read(struct framed *client, size_t wanted, struct iovec parts[2]) {
   struct stream *stream = &client->stream;
   struct message *message = &client->message;
@@ -214,14 +215,14 @@ static size_t plan_read(struct framed *client, size_t wanted, struct iovec parts
     payload = client->info.output_bytes - stream->filled;
     parts[0].iov_base = client->lot->outputs.base + (unsigned)stream->filling * client->lot->outputs.stride + stream->filled;
   } else {
-    parts[0].iov_base = message->bytes; /* of no bytes */
+    parts[0].iov_base = message->bytes; /* of length 0 */
   }
   parts[0].iov_len = payload;
   parts[1] = (struct iovec){message->bytes + message->count, wanted - message->count};
   return payload + parts[1].iov_len;
 }
 
-static void hear_end(struct framed *client) {
+static void handle_close(struct framed *client) {
   struct stream *stream = &client->stream;
   bool between = stream->filling < 0 && client->message.count == 0;
   bool done = sends_frames(client) ? stream->shut && !stream->cannot_send && stream->queued == 0 : !client->keeps;
@@ -234,13 +235,13 @@ static void hear_end(struct framed *client) {
   }
 }
 
-/* Whether what is at hand is not in want of a place. */
+/* True if the next message can be stored: a result needs a free place. */
 static bool may_read(const struct framed *client) {
   const struct stream *stream = &client->stream;
   return !client->broken && !stream->ended && (!takes_results(client) || stream->filling >= 0 || free_place(stream) >= 0);
 }
 
-/* Deals with a head that has come. False: it has not yet, or ends everything. */
+/* Handles a complete header. False: it is not complete, or it ends the connection. */
 static bool take_head(struct framed *client, size_t wanted) {
   if (client->broken || client->message.count < wanted) {
     return false;
@@ -253,10 +254,10 @@ static bool take_head(struct framed *client, size_t wanted) {
     take_ack(client);
     return true;
   }
-  return client_told(client, &client->message);
+  return client_break_by_error(client, &client->message);
 }
 
-/* False: there is no more for now. */
+/* False: nothing can be read now. */
 static bool read_once(struct framed *client) {
   size_t wanted = message_wanted(client);
   if (take_head(client, wanted)) {
@@ -265,7 +266,10 @@ static bool read_once(struct framed *client) {
   if (client->broken) {
     return false;
   }
-  /* A result is the rule, an ERROR is the last that comes, and an ACK leaves what was read behind it. */
+  /*
+   * Assume a RESULT, since most messages are results. An ERROR is the last message, and take_ack() keeps the bytes after an
+   * ACK.
+   */
   size_t head = client->message.count < sizeof(struct native_header) && takes_results(client) ? RESULT_BYTES : wanted;
   struct iovec parts[2];
   size_t room = plan_read(client, head, parts);
@@ -276,7 +280,7 @@ static bool read_once(struct framed *client) {
     return (size_t)got == room || room <= RESULT_BYTES;
   }
   if (got == 0 || errno == ECONNRESET) {
-    hear_end(client);
+    handle_close(client);
   } else if (errno != EAGAIN && errno != EINTR) {
     client_break(client, FRAMED_E_SYSTEM, errno, "cannot read from pipeline %s", client->info.pipeline);
   }
@@ -351,7 +355,7 @@ static short stream_arm(struct framed *client) {
   return (short)((may_read(client) ? POLLIN : 0) | (stream->queued > stream->kept && !stream->cannot_send ? POLLOUT : 0));
 }
 
-/* An end that shows while there is no place to read what came before it. What a consumer does not read would be lost. */
+/* The connection ended, and no place is free to read its last results. A consumer that reconnects must not lose them. */
 static void stream_wake(struct framed *client, short conditions) {
   bool may_lose = sends_frames(client) || !client->keeps;
   if ((conditions & (POLLHUP | POLLERR)) != 0 && !may_read(client) && may_lose) {

@@ -1,4 +1,4 @@
-"""Builds the package, as pip asks for it (PEP 517), with the standard library alone: pip needs nothing from a network for it."""
+"""Builds the package for pip (PEP 517) with only the standard library, so that pip needs no network."""
 
 import base64
 import hashlib
@@ -27,7 +27,7 @@ Tag: py3-none-any
 
 
 def package():
-    """(name in the wheel, bytes) of the modules, and of the mark that they have types."""
+    """(name in the wheel, bytes) of each module, and of the marker file for types."""
     for path in sorted((SOURCE / "framed").iterdir()):
         if path.suffix == ".py" or path.name == "py.typed":
             yield f"framed/{path.name}", path.read_bytes()
@@ -39,7 +39,7 @@ def write_wheel(folder, files):
     record = ""
     with zipfile.ZipFile(pathlib.Path(folder) / name, "w", zipfile.ZIP_DEFLATED) as wheel:
         for path, data in [*files, (f"{info}/METADATA", METADATA.encode()), (f"{info}/WHEEL", WHEEL.encode())]:
-            wheel.writestr(zipfile.ZipInfo(path), data)  # with one date for all: the same sources make the same file
+            wheel.writestr(zipfile.ZipInfo(path), data)  # a fixed date, so that the same sources make the same file
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             record += f"{path},sha256={digest},{len(data)}\n"
         wheel.writestr(zipfile.ZipInfo(f"{info}/RECORD"), f"{record}{info}/RECORD,,\n")
@@ -51,7 +51,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
-    """For `pip install -e`: the sources stay where they are."""
+    """For `pip install -e`: the package is imported from the sources."""
     return write_wheel(wheel_directory, [("framed.pth", f"{SOURCE}\n".encode())])
 
 

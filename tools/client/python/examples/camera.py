@@ -1,9 +1,9 @@
 """Sends a camera's pictures through a pipeline whose sink is `reply`, and shows or prints the results.
 
     camera.py /run/framed/cam0.sock            the first camera, by OpenCV, into a pipeline that takes bgr24
-    camera.py --test /run/framed/cam0.sock     a moving test picture, by ffmpeg; also where there is no camera, which it says
+    camera.py --test /run/framed/cam0.sock     a moving test picture by ffmpeg; the default without a camera
 
-A picture goes straight into memory that the daemon's device reads: neither OpenCV nor ffmpeg needs a buffer in between.
+OpenCV and ffmpeg write pictures directly into memory that the daemon's device reads, without a buffer in between.
 """
 
 import argparse
@@ -19,7 +19,7 @@ try:
 except ImportError:
     cv2 = None
 
-Source = Callable[[framed.Frame], bool]  # writes the next picture into the frame; False: there is none
+Source = Callable[[framed.Frame], bool]  # writes the next picture into the frame; False at the end
 
 
 def camera(number: int, width: int, height: int) -> Optional[Source]:
@@ -31,7 +31,7 @@ def camera(number: int, width: int, height: int) -> Optional[Source]:
 
     def read(frame: framed.Frame) -> bool:
         there, picture = device.read(frame.array)
-        if there and picture is not frame.array:  # of another size than the pipeline's
+        if there and picture is not frame.array:  # its size differs from the pipeline's
             cv2.resize(picture, (width, height), dst=frame.array)
         return bool(there)
     return read
@@ -54,7 +54,7 @@ def moving_picture(pixels: str, size: str) -> Source:
 
 
 def source(client: framed.Client, arguments: Any) -> Source:
-    """Formats of pipelines have ffmpeg's names."""
+    """The pipeline's format in ffmpeg's words. Both use the same names for pixels."""
     pixels, _, size = client.welcome.input_format.partition(" ")
     width, height = map(int, size.split("x"))
     if arguments.test:

@@ -1,4 +1,4 @@
-"""How many frames a second this client moves through a pipeline whose sink is `reply`, when it fills them once.
+"""Measures how many frames a second this client moves through a pipeline whose sink is `reply`. It fills the frames only once.
 
     throughput.py /run/framed/cam0.sock
 """
@@ -11,7 +11,7 @@ import framed
 
 
 def run(client: framed.Client, seconds: float) -> "tuple[int, float]":
-    """(results, seconds that they took), with as many frames under way as there are slots."""
+    """(results, seconds that they took), with as many frames in flight as there are slots."""
     for n in range(client.welcome.slots):
         frame = client.acquire()
         frame.memory[:] = bytes([n]) * len(frame.memory)

@@ -1,4 +1,4 @@
-"""What both transports have in common: frames and results."""
+"""Frames and results: the part of a client that both transports share."""
 
 import collections
 import socket
@@ -11,7 +11,7 @@ from framed.connection import Connection
 from framed.frames import END, HELD, RESULT, ROOM, Frame, Result
 from framed.wire import Code, Error, Role, Transport, Welcome
 
-LOOK_AGAIN = 0.1  # seconds that nothing happens, after which it is worth asking whether anything ever will
+LOOK_AGAIN = 0.1  # seconds without an event, after which process() checks whether one can still come
 
 
 class Client(Connection):
@@ -27,10 +27,10 @@ class Client(Connection):
         self._outputs: "list[memoryview]" = []
         self._arrays: "list[Any]" = []
         self._free: Deque[Frame] = collections.deque()
-        self._spare: Deque[Frame] = collections.deque()  # taken only where no other is free
+        self._spare: Deque[Frame] = collections.deque()  # used only when no other frame is free
         self._input_layout = formats.layout_of(welcome.input_format, welcome.input_bytes)
         self._output_layout = formats.layout_of(welcome.output_format, welcome.output_bytes)
-        # Whoever takes a lock sees what the one before left in memory: releasing and taking it is a fence, of both kinds.
+        # Releasing and acquiring a lock is a fence in both directions, which Python offers in no other way.
         lock = threading.Lock()
         lock.acquire()
         self._fence: "tuple[Callable[[], object], Callable[[], object]]" = lock.release, lock.acquire
@@ -56,11 +56,11 @@ class Client(Connection):
         return bool(self._free or self._spare)
 
     def _under_way(self) -> int:
-        """Frames whose result or fate is not known yet; those that have not been sent count, too."""
+        """The number of frames without a known fate, including unsent ones."""
         raise NotImplementedError
 
     def _all_held(self) -> bool:
-        """Whether there is no room, and never will be unless the caller receives and releases."""
+        """True if only the caller can make room, by receiving and releasing results."""
         raise NotImplementedError
 
     # -- frames -------------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ class Client(Connection):
         return Transport(self.welcome.transport)
 
     def acquire(self, timeout: Optional[float] = None) -> Frame:
-        """Memory for a frame, waiting for it; several may be held. TimeoutError after `timeout` seconds."""
+        """Waits for memory for a frame; several frames may be held. TimeoutError after `timeout` seconds."""
         self._check(self._sends and not self._finished, "no frames are sent by a consumer, or after finish()")
         while not self._has_room():
             if not self._paused and self._all_held():
@@ -82,11 +82,11 @@ class Client(Connection):
         return frame
 
     def submit(self, frame: Frame, sequence: int = 0, timestamp: int = 0, deadline: int = 0) -> None:
-        """Gives an acquired frame to the daemon, which has it from here on.
+        """Passes an acquired frame to the daemon, which owns it from here on.
 
-        `sequence` is the caller's own number and comes back in the result. `timestamp` is when the frame was made, from
-        which its latency and the pipeline's deadline run, or 0 for when it arrives; `deadline` is when it is of no use any
-        more, or 0 for the pipeline's.
+        `sequence` is the caller's own number, which the result repeats. `timestamp` is when the frame was made, or 0 for its
+        arrival; latency and the pipeline's deadline count from there. `deadline` is when the frame becomes useless, or 0 for
+        the pipeline's deadline.
         """
         if self._problem is not None or self._finished or frame._place != HELD or frame._owner is not self or self._closed:
             self._check(frame._place == HELD and frame._owner is self,
@@ -95,7 +95,7 @@ class Client(Connection):
         self._send(frame, sequence, timestamp, deadline)
 
     def finish(self) -> None:
-        """No frame will follow; those not submitted are given up. What is under way is still worth waiting for."""
+        """Announces that no frame will follow, and discards acquired frames. Frames in flight are still processed."""
         self._check(True, "")
         if self._sends and not self._finished:
             self._finished = True
@@ -105,11 +105,11 @@ class Client(Connection):
     # -- results ------------------------------------------------------------------------------------------------------
 
     def receive(self, timeout: Optional[float] = None) -> Optional[Result]:
-        """The next result, in the order of the frames, waiting for it; None at the end. TimeoutError after `timeout` seconds.
+        """Waits for the next result, in frame order. Returns None at the end. TimeoutError after `timeout` seconds.
 
-        At most as many as there are slots can be held at once, and a held one holds its frame's slot where memory is shared.
-        A frame that was dropped comes there with its fate and without memory; over a connection only `dropped` of the next
-        result tells of it.
+        The caller can hold as many results as there are slots. With shared memory a held result keeps its frame's slot, and a
+        dropped frame is returned with its fate and without memory. Over a connection only `dropped` of the next result counts
+        it.
         """
         if self._closed or not self._receives:
             self._check(self._receives, "a producer gets no results")
@@ -127,7 +127,8 @@ class Client(Connection):
         return result
 
     def __iter__(self) -> Iterator[Result]:
-        """Results until the end (see finish()), without the frames that were dropped. Each is released for the next."""
+        """Iterates over results until the end (see finish()), and skips dropped frames. Each is released before the next
+        one."""
         result = self.receive()
         while result is not None:
             if result.memory is not None:
@@ -136,7 +137,7 @@ class Client(Connection):
             result = self.receive()
 
     def process(self, frames: Iterable[Any]) -> Iterator[Result]:
-        """Sends each of `frames` (see Frame.fill()), numbered from 0, and gives the results as they come, as iterating does.
+        """Sends each of `frames` (see Frame.fill()), numbered from 0, and yields the results as they come, as iterating does.
 
         Then it finishes: the client sends nothing more.
         """
@@ -163,14 +164,14 @@ class Client(Connection):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def drain(self, timeout: Optional[float] = None) -> None:
-        """After a producer's last frame: finishes, and waits until each has its fate. TimeoutError after `timeout` seconds."""
+        """Finishes a producer and waits until each frame has its fate. TimeoutError after `timeout` seconds."""
         self._check(not self._receives, "results are to be received, not drained")
         self.finish()
         if not self._poll(0, timeout) & END:
             raise TimeoutError(f"pipeline {self.welcome.pipeline} did not take all frames within {timeout} s")
 
     def close(self) -> None:
-        """Ends the connection at once. Arrays stay what they are, but nothing comes into them any more."""
+        """Closes the connection at once. Arrays keep their contents, but get no new ones."""
         if not self._closed:
             self._closed = True
             self._connection.close()
@@ -179,7 +180,7 @@ class Client(Connection):
             self._forget()
 
     def _forget(self) -> None:
-        """Keeps nothing that belongs to this client, so that its memory ends with the last array that the caller has."""
+        """Drops all references to its memory, which is then freed with the caller's last array."""
         self._frames, self._outputs, self._arrays = [], [], []
         self._free.clear()
         self._spare.clear()
@@ -188,7 +189,7 @@ class Client(Connection):
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """A producer that leaves without an error waits until its frames have their fate."""
+        """Leaving the block without an error drains a producer's frames first."""
         try:
             if kind is None and not self._receives and not self._closed and self._problem is None:
                 self.drain()

@@ -1,7 +1,7 @@
-"""How a client connects again to a daemon that goes and comes back: when it tries, and what it says.
+"""Reconnection: when a client tries to connect again, and the marks of its frames.
 
-Nothing here waits: a try goes step by step, and who sleeps asks how long. For loops of the caller's own there is a descriptor that
-stays the same, through every pause.
+Nothing here waits: an attempt proceeds in steps, and a sleeping caller asks when the next one is due. For the caller's event
+loop there is a descriptor that stays the same through every pause.
 """
 
 import ctypes
@@ -17,23 +17,23 @@ from framed.wire import AGAIN, Code, Error, Welcome
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.001, 0.05  # seconds
 NUMBERS, NUMBER_SHIFT, CLIENT_SHIFT, CLIENTS = 256, 4, 12, 1 << 20
-FINAL = {Code.PROTOCOL, Code.VERSION, Code.ROLE, Code.DENIED, Code.DAEMON}  # what turns a client away for good
+FINAL = {Code.PROTOCOL, Code.VERSION, Code.ROLE, Code.DENIED, Code.DAEMON}  # permanent refusals
 TIMER_FORM = struct.Struct("@llll")
 
 
 class GaveUp(Exception):
-    """The daemon has not come back in time."""
+    """The daemon has not returned in time."""
 
 
 class Timer:
-    """A timerfd, for which Python has no call before 3.13."""
+    """A timerfd; Python has no call for it before 3.13."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         descriptor = self._libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_CLOEXEC | os.O_NONBLOCK)
         if descriptor < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        self._file = open(descriptor, "rb", buffering=0)  # which is closed with the last that knows of it
+        self._file = open(descriptor, "rb", buffering=0)  # closes the descriptor with its last reference
 
     def fileno(self) -> int:
         return self._file.fileno()
@@ -42,13 +42,13 @@ class Timer:
         self._file.close()
 
     def set(self, seconds: float) -> None:
-        """0: never."""
+        """0: stops the timer."""
         ns = int(min(seconds, LONGEST_SLEEP) * 1e9)
         self._libc.timerfd_settime(self.fileno(), 0, TIMER_FORM.pack(0, 0, ns // 1000000000, ns % 1000000000), None)
 
 
 class Waiting:
-    """What a loop of the caller's own waits for: the connection, and the time of the next try."""
+    """A descriptor for the caller's event loop: ready with the connection, or at the next attempt."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -62,7 +62,7 @@ class Waiting:
     def watch(self, connection: Optional[socket.socket], conditions: int, patience: float) -> None:
         self._timer.set(patience)
         events = (select.EPOLLIN if conditions & select.POLLIN else 0) | (select.EPOLLOUT if conditions & select.POLLOUT else 0)
-        wanted = connection if events else None  # an epoll tells of an end whatever it is asked for
+        wanted = connection if events else None  # an epoll always reports an end, so an unwatched connection must be removed
         if wanted is not None and wanted is self._watched:
             self._epoll.modify(wanted.fileno(), events)
         elif wanted is not None:
@@ -72,7 +72,7 @@ class Waiting:
         self._watched = wanted
 
     def forget(self) -> None:
-        """The connection is being closed, which takes it out."""
+        """Forgets the connection. Closing it removes it from the epoll."""
         self._watched = None
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class Comeback:
     def __init__(self, path: str, role: int, transport: int, seconds: float) -> None:
         self.path, self.role, self.transport, self.seconds = path, role, transport, seconds
         self.token = int.from_bytes(os.urandom(8), "little") or 1
-        self.greeting: Optional[Greeting] = None  # the try under way
+        self.greeting: Optional[Greeting] = None  # of the current attempt
         self._numbered = 0
         self._last: Dict[int, int] = {}  # a consumer's: the number of the last result of each client
         self._since = self._until = self._next = 0.0
@@ -94,13 +94,13 @@ class Comeback:
     # -- marks --------------------------------------------------------------------------------------------------------
 
     def mark(self) -> int:
-        """What a frame says of itself, for those who get its result."""
+        """The mark of the next frame, by which consumers recognise its result."""
         number = self._numbered % NUMBERS
         self._numbered += 1
         return self.token % CLIENTS << CLIENT_SHIFT | number << NUMBER_SHIFT
 
     def is_new(self, flags: int) -> bool:
-        """A consumer has a result with these flags now; False: it had it before."""
+        """Notes that a consumer received a result with these flags. False if it already had it."""
         client, number = flags >> CLIENT_SHIFT, flags >> NUMBER_SHIFT & NUMBERS - 1
         last = self._last.get(client)
         if flags & AGAIN and last is not None and (last - number) % NUMBERS < NUMBERS // 2:
@@ -111,7 +111,7 @@ class Comeback:
     # -- tries --------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """One that was there for a moment only is not asked at once again."""
+        """Begins a pause. A connection that lasted only a moment is not retried at once."""
         now = time.monotonic()
         was_there = now - self._since > LONGEST_WAIT
         self._wait = SHORTEST_WAIT if was_there else self._wait
@@ -119,13 +119,13 @@ class Comeback:
         self._until = now + self.seconds
 
     def patience(self) -> float:
-        """How long to sleep before the next step, unless the connection says something."""
+        """How long to sleep before the next step, unless the connection becomes readable."""
         until = self._until if self.greeting else self._next
         return max(until - time.monotonic(), 1e-6)
 
     def step(self, before: Welcome) -> Optional[Welcome]:
-        """The welcome of a connection that is there again, which is that of `greeting`; the caller ends it. Raises Error if the
-        daemon turns the client away for good, GaveUp at the end of the time."""
+        """Makes one step. Returns the welcome of the new connection in `greeting`, which the caller must end, or None. Raises
+        Error if the daemon refuses the client permanently, and GaveUp when its time is over."""
         now = time.monotonic()
         if self.greeting is None and now < self._next:
             return None
@@ -145,7 +145,7 @@ class Comeback:
             return None
 
     def fail(self, error: Exception) -> None:
-        """The try came to nothing: there will be another, unless the error turns the client away for good or the time is over."""
+        """Ends a failed attempt and plans the next one. Raises if the refusal is permanent or the time is over."""
         self.drop()
         if isinstance(error, Error) and error.code in FINAL:
             raise error
@@ -163,7 +163,7 @@ class Comeback:
         self.greeting.say_hello(self.role, self.transport, self.token)
 
     def drop(self) -> None:
-        """Ends the try that is under way."""
+        """Ends the current attempt."""
         if self.greeting is not None:
             with self.greeting:
                 self.greeting.connection.close()
@@ -194,4 +194,4 @@ def same_pipeline(welcome: Welcome, before: Welcome) -> None:
         raise Error(Code.DAEMON, f"pipeline {before.pipeline} is there again with other formats: "
                     f"{welcome.input_format} to {welcome.output_format}")
     if welcome.transport != before.transport:
-        raise Error(Code.INTERNAL, f"pipeline {before.pipeline} lends no memory any more")
+        raise Error(Code.INTERNAL, f"pipeline {before.pipeline} no longer offers shared memory")

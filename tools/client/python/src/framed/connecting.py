@@ -1,4 +1,4 @@
-"""From a path to a client: the connection, HELLO, WELCOME, and the memory that may come with it."""
+"""Makes a client from a path: connection, HELLO, WELCOME, and the memory of the WELCOME."""
 
 import errno
 import os
@@ -7,9 +7,9 @@ import socket
 import time
 from typing import Optional, Union
 
-from framed.borrowing import BorrowingClient
 from framed.client import Client
 from framed.comeback import Comeback
+from framed.consumer import SharedConsumer
 from framed.greeting import LONGEST_SLEEP, Greeting, milliseconds
 from framed.shared import SharedClient
 from framed.stream import StreamClient
@@ -38,7 +38,7 @@ def greet(connection: socket.socket, comeback: Comeback, keeps: bool, spin: floa
             wait_for(connection, until, timeout)
             welcome = greeting.step(role, transport)
         if welcome.transport == Transport.SHARED:
-            kind = BorrowingClient if role == Role.CONSUMER else SharedClient
+            kind = SharedConsumer if role == Role.CONSUMER else SharedClient
             return kind(connection, welcome, comeback if keeps else None, spin, greeting.descriptors)
         comeback.transport = Transport.STREAM
         return StreamClient(connection, welcome, comeback if keeps else None)
@@ -46,27 +46,29 @@ def greet(connection: socket.socket, comeback: Comeback, keeps: bool, spin: floa
 
 def connect(path: Union[str, "os.PathLike[str]"], role: int = Role.BOTH, *, transport: int = Transport.SHARED,
             spin: float = 100e-6, timeout: float = 10.0, reconnect_for: float = 10.0) -> Client:
-    """Connects to the native socket at `path`, and returns when the daemon has welcomed the client.
+    """Connects to the native socket at `path`, and returns after the daemon's welcome.
 
-    Where no memory can be shared the connection carries the frames; `transport` asks for that. `spin` is for how many seconds
-    a call that waits looks again and again at shared memory before it sleeps. OSError where the socket cannot be reached,
-    TimeoutError, or Error with the daemon's reason.
+    Without shared memory the connection carries the frames; `transport` can ask for that. `spin` is for how many seconds a
+    waiting call polls shared memory before it sleeps. Raises OSError if the socket cannot be reached, TimeoutError, or Error
+    with the daemon's reason.
 
-    A daemon that goes and is there again within `reconnect_for` seconds (0: the client fails at once) is a pause: the client
-    connects again within the calls that are made or waited in, sends again what has no fate, and gives each result once. For a
-    consumer that needs a sink with `overload: block` and no other reader, which waits for it. A daemon that does not come back
-    is the end of a sink to a consumer, and an Error to others. What a consumer holds in shared memory may be written over once
-    its connection is gone: it was whole if `welcome` is still the same one when the program is done with it.
+    If the daemon stops and returns within `reconnect_for` seconds (0: the client fails at once), the client reconnects during
+    its next calls. It sends frames without a known fate again, and returns each result once. For a consumer this needs a sink
+    with `overload: block` and no other reader. If the daemon does not return, a consumer reaches the end of the sink, and other
+    clients raise Error.
+
+    With shared memory, results that a consumer holds may be overwritten once the connection is lost. A result was intact if
+    `welcome` is the same object before and after the program used it.
     """
     role, path, transport = Role(role), os.fspath(path), Transport(transport)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        connection.settimeout(min(timeout, LONGEST_SLEEP))  # Python refuses the largest
+        connection.settimeout(min(timeout, LONGEST_SLEEP))  # Python rejects the largest values
         try:
             connection.connect(path)
         except OSError as error:
             if error.errno is None:
-                raise  # a time-out, or a path that is too long
+                raise  # a timeout, or a path that is too long
             raise type(error)(error.errno, f"{error.strerror}{HINTS.get(error.errno, '')}", path) from None
         return greet(connection, Comeback(path, role, transport, reconnect_for), reconnect_for > 0, spin, timeout)
     except BaseException:

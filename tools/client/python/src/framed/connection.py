@@ -1,8 +1,8 @@
-"""The connection of a client: what is there, waiting for it, and another connection where this one ends.
+"""The connection of a client: its events, waiting, and reconnection.
 
-It has a `problem` from the moment at which it can take part in the protocol no more; what came before is still given out, and
-then every call raises it. One that may connect again makes a pause of the end: there is no problem then, and calls do what they
-do with a daemon that is slow. What frames and results are, and what a look at them is, is for those who inherit this.
+A connection has a `problem` once it cannot take part in the protocol any more. Earlier results are still returned; then every
+call raises the problem. If the client reconnects, a lost connection is only a pause: there is no problem, and calls behave as
+with a slow daemon. Subclasses define frames, results and events.
 """
 
 import select
@@ -21,9 +21,9 @@ class Connection:
         connection.setblocking(False)
         self.welcome = welcome
         self._connection = connection
-        self._comeback = comeback  # None: it does not connect again
+        self._comeback = comeback  # None: it does not reconnect
         self._paused = self._over = False
-        self._cause: Optional[Error] = None  # of the pause
+        self._cause: Optional[Error] = None  # the reason of the pause
         self._quietly = False  # the connection ended as that of a sink does at its end
         self._spin = spin
         self._problem: Optional[Error] = None
@@ -33,48 +33,48 @@ class Connection:
     # -- what a transport does --------------------------------------------------------------------------------------
 
     def _look(self) -> int:
-        """Does what needs no waiting, and returns the events that are there."""
+        """Does all work that needs no waiting. Returns the pending events."""
         raise NotImplementedError
 
     def _arm(self) -> int:
-        """Before a sleep: which conditions of the connection end it."""
+        """Called before a sleep. Returns the poll events of the connection that must end it."""
         raise NotImplementedError
 
     def _wake(self, conditions: int) -> None:
-        """After it."""
+        """Called after a sleep."""
         raise NotImplementedError
 
     def _events(self) -> int:
-        """The events that are there without a look."""
+        """The pending events, without any work."""
         raise NotImplementedError
 
     def _lose(self) -> None:
-        """The connection is gone: what is not known to have a fate will be sent again."""
+        """The connection is lost. Frames without a known fate will be sent again."""
         raise NotImplementedError
 
     def _resume(self, greeting: Greeting) -> None:
-        """There is another. Error or OSError where it cannot be used, and then nothing has changed."""
+        """A new connection exists. If it raises Error or OSError, nothing has changed."""
         raise NotImplementedError
 
     def _reach_end(self) -> None:
-        """There will be none, which is the end of a sink."""
+        """There will be no new connection, which ends a sink normally."""
         raise NotImplementedError
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def poll(self, wanted: int = RESULT | ROOM, timeout: Optional[float] = None) -> Event:
-        """Waits until one of the `wanted` events is there, or the end, and returns all that are there; none after `timeout`."""
+        """Waits for one of the `wanted` events, or the end. Returns all pending events; none after `timeout`."""
         self._check(True, "")
         return Event(self._poll(wanted, timeout))
 
     def fileno(self) -> int:
-        """The descriptor to wait for in a loop of the caller's own (see arm()); not to be read, written or closed. It is the same
-        one for the client's life."""
+        """The descriptor for the caller's event loop (see arm()). Do not read, write or close it. It stays the same for the
+        client's life."""
         return self._connection.fileno() if self._comeback is None else self._comeback.waiting().fileno()
 
     def arm(self, wanted: int = RESULT | ROOM) -> "tuple[Event, int]":
-        """The events that are there; and if none is of `wanted`, which conditions (select.POLLIN, POLLOUT) of the descriptor
-        to wait for before the next call."""
+        """Returns the pending events. If none is wanted, also returns the poll events (select.POLLIN, POLLOUT) of the
+        descriptor to wait for before the next call."""
         wanted |= END
         if not self._paused:
             self._wake(select.POLLIN)
@@ -82,7 +82,7 @@ class Connection:
         conditions = 0
         if not there & wanted:
             there, conditions = self._arm_and_look(wanted)
-        if not there & wanted and conditions == 0 and self._comeback is None:  # no loop would tell of an end
+        if not there & wanted and conditions == 0 and self._comeback is None:  # no loop would notice the end
             self._wake(sum(shown for _, shown in self._wait_for(0, 0)))
             there = self._look_or_raise(wanted)
         if there & wanted:
@@ -90,8 +90,8 @@ class Connection:
         return Event(there), self._watch(conditions)
 
     def _arm_and_look(self, wanted: int) -> "tuple[int, int]":
-        """Has the daemon wake us, and looks for the last time before that is relied on. If just that look has made another
-        connection, nobody would wake us for what it is told of: then all of it once more."""
+        """Asks the daemon to wake this client, then looks again, since an event may have come before the request. If that look
+        changes the connection, the request is void and is repeated."""
         while True:
             before = self._paused, self._connection
             conditions = select.POLLIN if self._paused else self._arm()
@@ -100,7 +100,7 @@ class Connection:
                 return there, conditions
 
     def _watch(self, conditions: int) -> int:
-        """What to wait for so that the connection has these conditions, or it is time for the next try."""
+        """Watches the connection, or the time of the next attempt. Returns the poll events of the descriptor."""
         comeback = self._comeback
         if comeback is None:
             return conditions
@@ -146,8 +146,8 @@ class Connection:
                 self._wake(woken)
 
     def _wait_for(self, conditions: int, seconds: Optional[float]) -> "list[tuple[int, int]]":
-        """An end shows whatever is waited for. Where there is nothing else to hear, it comes late enough later, unless it is
-        for good."""
+        """poll() always reports the connection's end. A client that reconnects ignores it unless it waits for data, since it
+        notices the end later anyway."""
         poller = self._poller if conditions or self._comeback is None else select.poll()
         if poller is self._poller:
             poller.register(self._connection, conditions)
@@ -166,7 +166,7 @@ class Connection:
         if self._problem is not None and self._may_come_back():
             self._begin_pause()
             there = self._look_again()
-            if self._problem is not None and self._may_come_back():  # it went again at once, which is for the next time
+            if self._problem is not None and self._may_come_back():  # lost again at once, so the next call continues
                 self._begin_pause()
                 there = self._events()
         if self._problem is not None and not there & wanted & (RESULT | END):
@@ -191,13 +191,13 @@ class Connection:
         try:
             self._poller.unregister(self._connection)
         except (KeyError, ValueError):
-            pass  # it was never slept for, or is closed
+            pass  # it was never registered, or is closed
         self._connection.close()
         if self._comeback is not None:
             self._comeback.forget()
 
     def _look_again(self) -> int:
-        """One step of a pause; the events that are there."""
+        """Makes one step of a pause. Returns the pending events."""
         comeback = self._comeback
         assert comeback is not None
         try:
@@ -212,7 +212,7 @@ class Connection:
         return self._events() if self._paused or self._problem is not None else self._look()
 
     def _take_up(self, welcome: Welcome) -> None:
-        """Where memory or descriptors are short, nothing has changed, and that was a try in vain."""
+        """Uses a new connection. If memory or descriptors are short, nothing has changed, and the attempt counts as failed."""
         comeback, before = self._comeback, (self.welcome, self._connection)
         assert comeback is not None and comeback.greeting is not None
         self.welcome, self._connection = welcome, comeback.greeting.connection

@@ -1,4 +1,4 @@
-"""From a format in words, such as "rgb24 640x480" or "float32[3,480,640]", to a view of memory with its type and shape."""
+"""Makes a view of memory with type and shape from a format's text, such as "rgb24 640x480" or "float32[3,480,640]"."""
 
 import math
 import re
@@ -11,12 +11,12 @@ except ImportError:
 
 
 class Layout(NamedTuple):
-    letter: str  # of the element's type: "B" or "f"
+    letter: str  # type of the elements: "B" or "f"
     shape: "tuple[int, ...]"
 
 
 def image_layout(pixels: str, width: int, height: int) -> Union[Layout, None]:
-    """Shapes as OpenCV has them: rows first, planes of less width below the first one."""
+    """Shapes as in OpenCV: rows first, with narrower planes below the first one."""
     shapes = {
         "gray": (height, width),
         "grayf32le": (height, width),
@@ -41,7 +41,7 @@ def described(words: str) -> Union[Layout, None]:
 
 
 def layout_of(words: str, size: int) -> Layout:
-    """Of a format that is not known, or whose planes make no rectangle (odd widths), the bytes."""
+    """The layout of a format. Unknown formats, and planes that form no rectangle (odd widths), become plain bytes."""
     layout = described(words)
     if layout and math.prod(layout.shape) * (4 if layout.letter == "f" else 1) == size:
         return layout
@@ -49,7 +49,7 @@ def layout_of(words: str, size: int) -> Layout:
 
 
 def view(memory: memoryview, layout: Layout) -> Any:
-    """The memory as a numpy array where numpy is there, and else as a memoryview; writable if the memory is."""
+    """The memory as a numpy array if numpy is installed, else as a memoryview. It is writable if the memory is."""
     if numpy is None:
         return memory.cast(layout.letter, list(layout.shape))  # type: ignore[call-overload]
     return numpy.frombuffer(memory, dtype=numpy.float32 if layout.letter == "f" else numpy.uint8).reshape(layout.shape)

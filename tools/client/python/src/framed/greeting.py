@@ -1,6 +1,6 @@
-"""A connection up to its WELCOME. Nothing here waits: each step takes what is there.
+"""A connection up to its WELCOME. Nothing here waits: each step reads what is available.
 
-Exactly the bytes of WELCOME are read, since results may follow them.
+Only the bytes of WELCOME are read, since results may follow.
 """
 
 import errno
@@ -12,16 +12,16 @@ from framed import wire
 from framed.wire import Code, Error, Role, Transport, Welcome
 
 MOST_DESCRIPTORS = 8
-LONGEST_SLEEP = 3600.0  # seconds; whoever waits for longer wakes up in between
+LONGEST_SLEEP = 3600.0  # seconds; longer waits wake up in between
 
 
 def milliseconds(seconds: float) -> float:
-    """For select.poll, which takes no more than 24 days; a bit more than asked for, lest a wait ends just before its time."""
+    """A timeout for select.poll, which accepts at most 24 days. It is 1 ms longer, so that a wait never ends too early."""
     return min(seconds, LONGEST_SLEEP) * 1000 + 1
 
 
 class Greeting:
-    """Its descriptors are closed at the end of its `with` block: mapped memory stays."""
+    """Leaving its `with` block closes the descriptors; mapped memory remains."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -40,7 +40,7 @@ class Greeting:
         try:
             self.connection.sendall(wire.hello(role, transport, token), socket.MSG_NOSIGNAL)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # it may have said why
+            pass  # the daemon may have sent the reason before it closed the connection
 
     def _some(self, count: int) -> bytes:
         flags = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
@@ -54,7 +54,7 @@ class Greeting:
         return data
 
     def _has(self, count: int) -> bool:
-        """Whether so many bytes have come."""
+        """Reads until so many bytes have come. Returns whether they have."""
         try:
             while len(self._data) < count:
                 more = self._some(count - len(self._data))
@@ -66,7 +66,7 @@ class Greeting:
         return True
 
     def step(self, role: int, transport: int) -> Optional[Welcome]:
-        """The welcome once it is there."""
+        """The welcome, or None until it is complete."""
         begun = wire.HEADER_FORM.size
         if not self._has(begun):
             return None
@@ -82,7 +82,7 @@ class Greeting:
         return self._checked(wire.welcome_of(self._data[begun:]), role, transport) if self._has(begun + length) else None
 
     def _no_native(self) -> Error:
-        """What a socket of another protocol says to whom it turns away is a line."""
+        """Reads the refusal of a socket with another protocol, which is a line."""
         try:
             self._data += self._some(512)
         except (BlockingIOError, InterruptedError):
@@ -90,7 +90,7 @@ class Greeting:
         line = self._data.partition(b"\n")[0].decode(errors="replace")
         if line.startswith("framed: "):
             return Error(Code.DAEMON, f"this is no native socket: {line[8:]}")
-        return Error(Code.DAEMON, "what listens there does not speak the native protocol of framed")
+        return Error(Code.DAEMON, "the listener does not speak the native protocol of framed")
 
     def _checked(self, welcome: Welcome, role: int, transport: int) -> Welcome:
         fine = (welcome.version == wire.VERSION and welcome.role == role and welcome.transport <= transport
@@ -98,8 +98,8 @@ class Greeting:
                 and (welcome.input_bytes > 0 or role == Role.CONSUMER))
         if not fine:
             raise Error(Code.DAEMON, f"the welcome makes no sense: {welcome}")
-        lent = 2 if role == Role.CONSUMER else 3
-        promised = lent if welcome.transport == Transport.SHARED else 0
+        descriptors = 2 if role == Role.CONSUMER else 3
+        promised = descriptors if welcome.transport == Transport.SHARED else 0
         if len(self.descriptors) != promised:
             raise Error(Code.DAEMON, f"{len(self.descriptors)} descriptors came with the welcome, where {promised} should")
         return welcome

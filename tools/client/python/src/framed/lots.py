@@ -1,6 +1,6 @@
-"""Lots of the shared transport: the memory that came with one connection, and what is left of one whose daemon is gone.
+"""Lots of the shared transport: the memory of one connection, and the rest of a lost one.
 
-The memory comes from another process: nothing of it is mapped before its sizes are known to be what the welcome says.
+The memory comes from another process, so its sizes are checked against the welcome before it is mapped.
 """
 
 import fcntl
@@ -13,7 +13,7 @@ from framed.wire import Code, Error, Welcome
 
 
 def map_memory(descriptor: int, size: int, writable: bool) -> mmap.mmap:
-    """Memory that could shrink would end this process when it is touched."""
+    """Checks that the memory cannot shrink: a mapped file that shrinks kills this process at the next access."""
     sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
     if not sealed or os.fstat(descriptor).st_size < size:
         raise Error(Code.DAEMON, "memory came that is smaller than the welcome says, or could become so")
@@ -35,7 +35,7 @@ def check_strides(welcome: Welcome) -> None:
 
 
 class Past:
-    """What a daemon that is gone has completed and the caller does not know of: (slot, fate, fields), and the outputs."""
+    """Unread completions of a lost connection, as (slot, fate, fields), and their outputs."""
 
     def __init__(self, completions: "Deque[tuple[int, int, Sequence[int]]]", outputs: "list[memoryview]",
                  arrays: "list[Any]") -> None:

@@ -1,10 +1,10 @@
-"""The shared transport: frames and results stay where they are, and cursors in the control memory move.
+"""The shared transport: frames and results stay in place, and cursors in the control memory move.
 
-Nothing on this way asks the system, except to wake a daemon that sleeps and, ten times a second while nothing comes, to see
-whether it is still there. What the daemon wrote is checked before it is used, as it comes from another process.
+The fast path makes no system call, except to wake a sleeping daemon. Without events it also checks ten times a second whether
+the daemon is still connected. Data of the daemon comes from another process, so it is checked before use.
 
-Each connection has memory of its own, a lot. What a daemon that is gone has completed is received from the lot that it left; what
-it has not is copied into the next one's. A lot lives as long as anything that the caller has of it.
+Each connection has its own memory, a lot. Completions of a lost connection are received from its lot. Unfinished frames are
+copied into the next lot. A lot lives as long as the caller's last reference.
 """
 
 import collections
@@ -17,16 +17,16 @@ from typing import Deque, Dict, Optional, Sequence
 from framed import formats, wire
 from framed.client import Client, stamps_too_large
 from framed.comeback import Comeback
-from framed.frames import AWAY, END, FREE, GIVEN, HELD, RESULT, ROOM, Frame, Result
+from framed.frames import AWAY, END, FREE, RETURNED, HELD, RESULT, ROOM, Frame, Result
 from framed.greeting import Greeting
 from framed.lots import Past, check_strides, map_memory, slices
 from framed.wire import (CLIENT_SLEEPS, COMPLETED, COMPLETION_FORM, COMPLETIONS, CURSOR, DAEMON_SLEEPS, LAST_OF_RING,
                          SUBMISSION_FORM, SUBMISSIONS, SUBMITTED, TAKEN, AGAIN, Code, Fate, Welcome)
 
-HEAR_EVERY = 0.1  # seconds
-HEAR_AT_ONCE = 1024  # bytes, more than one ERROR
+READ_EVERY = 0.1  # seconds
+READ_AT_ONCE = 1024  # bytes, more than one ERROR
 EMITTED = int(Fate.EMITTED)
-UNDONE = {int(Fate.CLIENT_GONE), int(Fate.SHUTDOWN)}  # given up by a daemon that ends: to be sent again
+UNDONE = {int(Fate.CLIENT_GONE), int(Fate.SHUTDOWN)}  # given up by a stopping daemon, so they are sent again
 
 
 def check_stamps(sequence: int, timestamp: int, deadline: int) -> None:
@@ -37,7 +37,7 @@ def check_stamps(sequence: int, timestamp: int, deadline: int) -> None:
 
 
 class Kept:
-    """A frame that was submitted and has no fate that counts."""
+    """A submitted frame whose fate is unknown or must not count."""
 
     __slots__ = ("deadline", "flags", "frame", "parked", "sent", "sequence", "timestamp")
 
@@ -45,18 +45,18 @@ class Kept:
         self.frame = frame
         self.sequence, self.timestamp, self.deadline, self.flags = sequence, timestamp, deadline, flags
         self.sent = False    # on this connection
-        self.parked = False  # the daemon, which ends, gave it back undone
+        self.parked = False  # returned undone by a daemon that stops
 
 
 class SharedClient(Client):
     def __init__(self, connection: socket.socket, welcome: Welcome, comeback: Optional[Comeback], spin: float,
                  descriptors: Sequence[int]) -> None:
         super().__init__(connection, welcome, comeback, spin)
-        self._kept: Dict[Frame, Kept] = {}  # in their order, if any are kept
-        self._waits = False  # one of them waits for a slot
+        self._kept: Dict[Frame, Kept] = {}  # in order of submission; only if the client keeps frames
+        self._waits = False  # some of them wait for a slot
         self._strays: "set[Frame]" = set()  # frames that the caller holds in older lots
         self._past: Deque[Past] = collections.deque()
-        self._said = b""  # by the daemon, behind its doorbells
+        self._said = b""  # by the daemon, after its doorbells
         self._map(descriptors)
 
     def _map(self, descriptors: Sequence[int]) -> None:
@@ -75,9 +75,9 @@ class SharedClient(Client):
     def _map_control(self, descriptor: int) -> None:
         self._control = map_memory(descriptor, wire.CONTROL_BYTES, True)
         self._words = memoryview(self._control).cast("I")
-        self._submitted = self._seen = self._taken = 0  # cursors: frames, completions looked at, those done with
-        self._given: Deque[Result] = collections.deque()  # the completions between the last two
-        self._heard = time.monotonic()
+        self._submitted = self._seen = self._taken = 0  # cursors: frames, completions seen, completions released
+        self._unreleased: Deque[Result] = collections.deque()  # the completions between the last two cursors
+        self._read_at = time.monotonic()
 
     # -- frames -------------------------------------------------------------------------------------------------------
 
@@ -119,11 +119,11 @@ class SharedClient(Client):
             self._ring()
 
     def _is_here(self, frame: Frame) -> bool:
-        """In the newest lot."""
+        """True if the frame is in the newest lot."""
         return frame.slot < len(self._frames) and self._frames[frame.slot] is frame
 
     def _send_kept(self) -> None:
-        """What waits goes in its order, copied to where the daemon reads: behind one that cannot go, none does."""
+        """Sends waiting frames in order, copied to the current lot. The first one that cannot be sent stops the loop."""
         if self._paused or not self._waits:
             return
         for kept in list(self._kept.values()):
@@ -140,14 +140,13 @@ class SharedClient(Client):
         self._waits = False
 
     def _replace(self, kept: Kept, frame: Frame) -> None:
-        """Those in front of it have been sent, so that the order of the others is the one that counts."""
+        """Puts a kept frame into another place. The frames before it are sent, so the order of the others is preserved."""
         kept.frame._place, frame._place = FREE, AWAY
         kept.frame = frame
         self._kept = {other.frame: other for other in self._kept.values()}
 
     def _has_room(self) -> bool:
-        """Frames that the caller holds and those that are kept are together no more than the daemon has slots, so that there is a
-        slot for each."""
+        """Held and kept frames together must not exceed the daemon's slots, so that each one gets a slot."""
         if not self._waits and not self._strays:
             return bool(self._free)
         held = len(self._strays) + sum(frame._place == HELD for frame in self._frames)
@@ -163,10 +162,10 @@ class SharedClient(Client):
         try:
             self._connection.send(wire.DOORBELL, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except OSError:
-            pass  # enough of them wait there already; or nobody is there, which shows when the connection is heard
+            pass  # either the socket holds enough doorbells, or the next read notices the end
 
     def _finish(self) -> None:
-        """The daemon takes an end of the connection for an end of the client, so there is nothing to say to it."""
+        """The daemon treats a closed connection as a client that left, so nothing is sent."""
 
     def _under_way(self) -> int:
         return (len(self._kept) if self._keeps else (self._submitted - self._seen) & CURSOR) + len(self._past)
@@ -175,7 +174,7 @@ class SharedClient(Client):
         if not self._receives:
             self._take_all()
         self._send_kept()
-        if self._keeps:  # what has come for a producer since gives room
+        if self._keeps:  # _take_all() has already used a producer's completions
             return not self._has_room() and len(self._kept) <= (self._waiting() if self._receives else 0)
         done = self._words[COMPLETED] if self._receives else self._seen
         return not self._free and done == self._submitted
@@ -183,7 +182,7 @@ class SharedClient(Client):
     # -- completions --------------------------------------------------------------------------------------------------
 
     def _waiting(self) -> int:
-        """So many are there to be looked at."""
+        """The number of unread completions."""
         count = (self._words[COMPLETED] - self._seen) & CURSOR
         if count > (self._submitted - self._seen) & CURSOR:
             self._break(Code.DAEMON, f"pipeline {self.welcome.pipeline} claims {count} completions, of fewer frames")
@@ -212,20 +211,20 @@ class SharedClient(Client):
             self._seen = (seen + 1) & CURSOR
             parked = fate in UNDONE and self._keeps
             if not parked:
-                self._frames[slot]._place = GIVEN
+                self._frames[slot]._place = RETURNED
             if fate == EMITTED and self._receives:
                 result = Result(self, slot, fate, fields, self._outputs[slot], self._arrays[slot])
-                self._given.append(result)
+                self._unreleased.append(result)
                 return result
             result = Result(self, slot, fate, fields, None, None)
-            self._given.append(result)
+            self._unreleased.append(result)
             result.release()
             if not parked:
                 return result
         return None
 
     def _note_fate(self, slot: int, fate: int) -> bool:
-        """False: the frame was never sent. One that is to be sent again is parked until there is another daemon."""
+        """False: the frame was never sent. A frame that will be sent again is parked until the next daemon."""
         if not self._keeps:
             return True
         frame = self._frames[slot]
@@ -247,17 +246,17 @@ class SharedClient(Client):
             self._past.popleft()
         emitted = fate == EMITTED and self._receives
         result = Result(self, -1, fate, fields, past.outputs[slot] if emitted else None, past.arrays[slot] if emitted else None)
-        result._done = True  # nobody wants its memory back
+        result._done = True  # its memory needs no release
         return result
 
     def _release(self, result: Result) -> None:
-        """Gives back what the caller is done with, up to the first that it still holds."""
-        given = self._given
-        if not given or not given[0]._done:
+        """Releases finished completions, up to the first that the caller still holds."""
+        unreleased = self._unreleased
+        if not unreleased or not unreleased[0]._done:
             return
-        while given and given[0]._done:
-            frame = self._frames[given.popleft()._place]
-            if frame._place == GIVEN:
+        while unreleased and unreleased[0]._done:
+            frame = self._frames[unreleased.popleft()._place]
+            if frame._place == RETURNED:
                 frame._place = FREE
                 self._free.append(frame)
             self._taken += 1
@@ -265,25 +264,25 @@ class SharedClient(Client):
         self._words[TAKEN] = self._taken
 
     def _take_all(self) -> None:
-        """A producer only wants its slots back."""
+        """Releases all completions of a producer, which only wants its slots back."""
         while self._next() is not None:
             pass
 
     def _forget(self) -> None:
         super()._forget()
-        self._given.clear()
+        self._unreleased.clear()
         self._kept.clear()
         self._past.clear()
 
     # -- another connection ---------------------------------------------------------------------------------------------
 
     def _lose(self) -> None:
-        """What the daemon has completed is done, also where the caller does not know of it yet; all else is to be sent."""
+        """Frames with a completion are finished, even if the caller has not read it. All others will be sent again."""
         completions: "Deque[tuple[int, int, Sequence[int]]]" = collections.deque()
         for n in range((self._words[COMPLETED] - self._seen) & CURSOR):
             slot, fate, fields = self._read(self._seen + n)
             if n >= len(self._frames) or slot >= len(self._frames) or not self._note_fate(slot, fate):
-                break  # a lie, of a daemon that is gone
+                break  # invalid, and the daemon is gone
             if fate not in UNDONE:
                 completions.append((slot, fate, fields))
         if completions:
@@ -295,8 +294,8 @@ class SharedClient(Client):
         self._said = b""
 
     def _resume(self, greeting: Greeting) -> None:
-        """Results of before need no release any more, and frames of before are moved over when they are submitted."""
-        for result in self._given:
+        """Earlier results need no release any more. Earlier frames are copied when they are submitted."""
+        for result in self._unreleased:
             result._done = True
         self._strays.update(frame for frame in self._frames if frame._place == HELD)
         self._map(greeting.descriptors)
@@ -314,11 +313,11 @@ class SharedClient(Client):
         under_way = self._kept if self._keeps else self._submitted != self._seen
         at_end = self._finished and not results and not under_way
         room = not self._finished and self._has_room()
-        received = results and self._receives  # a producer's completions only give room
+        received = results and self._receives  # a producer's completions only free slots
         return (RESULT if received else 0) | (ROOM if room else 0) | (END if at_end else 0)
 
     def _skip_undone(self) -> int:
-        """Frames that will be sent again are no results."""
+        """The number of results for the caller. Skips those of frames that will be sent again."""
         count = self._waiting()
         while self._keeps and count and self._problem is None and self._read(self._seen)[1] in UNDONE:
             slot, fate, fields = self._read(self._seen)
@@ -327,7 +326,7 @@ class SharedClient(Client):
                 return 0
             self._seen = (self._seen + 1) & CURSOR
             result = Result(self, slot, fate, fields, None, None)
-            self._given.append(result)
+            self._unreleased.append(result)
             result.release()
             count -= 1
         return count
@@ -335,8 +334,8 @@ class SharedClient(Client):
     def _look(self) -> int:
         there = self._events()
         quiet = not there & (RESULT if self._receives else ROOM)
-        if quiet and self._problem is None and time.monotonic() - self._heard > HEAR_EVERY:
-            self._hear()
+        if quiet and self._problem is None and time.monotonic() - self._read_at > READ_EVERY:
+            self._read_connection()
             there = self._events()
         return there
 
@@ -350,27 +349,27 @@ class SharedClient(Client):
     def _wake(self, conditions: int) -> None:
         self._words[CLIENT_SLEEPS] = 0
         if conditions and self._problem is None:
-            self._hear()
+            self._read_connection()
 
     # -- the connection -----------------------------------------------------------------------------------------------
 
-    def _hear(self) -> None:
-        """Doorbells say nothing more; an ERROR may begin behind any of them."""
-        self._heard = time.monotonic()
-        heard = bytes(HEAR_AT_ONCE)
+    def _read_connection(self) -> None:
+        """Reads the connection. A doorbell carries no data. An ERROR may follow any doorbell."""
+        self._read_at = time.monotonic()
+        received = bytes(READ_AT_ONCE)
         try:
-            while len(heard) == HEAR_AT_ONCE:
-                heard = self._connection.recv(HEAR_AT_ONCE)
-                self._said += heard if self._said else heard.lstrip(wire.DOORBELL)
+            while len(received) == READ_AT_ONCE:
+                received = self._connection.recv(READ_AT_ONCE)
+                self._said += received if self._said else received.lstrip(wire.DOORBELL)
                 self._take_error()
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
             self._break(Code.CLOSED, f"the connection to pipeline {self.welcome.pipeline} broke: {error}")
-        if not heard:
-            self._hear_end()
+        if not received:
+            self._handle_close()
 
-    def _hear_end(self) -> None:
+    def _handle_close(self) -> None:
         self._break(Code.CLOSED, f"the daemon closed the connection to pipeline {self.welcome.pipeline}")
 
     def _take_error(self) -> None:

@@ -1,10 +1,10 @@
-"""The stream transport: frames are copied into the connection and results out of it, by memory of the client's own.
+"""The stream transport: frames and results are copied through the connection, from and to the client's own memory.
 
-Frames are sent in the order of their submission, and results are read to whatever place is free. Reading goes on while a
-frame waits to be sent, or the daemon, which waits for its results to be read, would never take that frame.
+Frames are sent in the order of their submission. Results are read into any free place. Reading continues while a frame waits to
+be sent: the daemon may wait until its results are read, and would never accept that frame.
 
-A client that may connect again keeps what it has sent until a RESULT or an ACK says that it has its fate. On another connection all
-that is kept is to be sent, and results begin with whole messages.
+A client that may reconnect keeps sent frames until a RESULT or an ACK reports their fate. A new connection sends all kept
+frames again, and its results begin at a message.
 """
 
 import collections
@@ -35,31 +35,31 @@ def places(count: int, size: int) -> "list[memoryview]":
 class StreamClient(Client):
     def __init__(self, connection: socket.socket, welcome: Welcome, comeback: Optional[Comeback]) -> None:
         super().__init__(connection, welcome, comeback, 0.0)
-        count = max(welcome.slots, 2)  # one fills while the other is on its way
+        count = max(welcome.slots, 2)  # one is filled while the other is sent
         if self._sends:
             inputs = enumerate(places(count + 2 if self._keeps else count, welcome.input_bytes))
             self._frames = [Frame(self, place, memory, self._input_layout) for place, memory in inputs]
             self._free.extend(self._frames[:count])
-            self._spare.extend(self._frames[count:])  # one fills and one is on its way while all others are kept
+            self._spare.extend(self._frames[count:])  # one is being filled and one sent while all others are kept
         self._tune()
         self._outputs = places(count, welcome.output_bytes) if self._receives else []
         self._arrays = [formats.view(memory, self._output_layout) for memory in self._outputs]
         self._empty = collections.deque(range(len(self._outputs)))  # places for results
         self._ready: Deque[Result] = collections.deque()
-        self._queue: "Deque[tuple[Frame, bytes]]" = collections.deque()  # frames to be sent, with what stands before each
-        self._sent = 0         # bytes of the first one
-        self._kept: "Deque[tuple[Frame, bytes]]" = collections.deque()  # those that were sent and have no fate
-        self._released = self._answered = self._told = 0  # frames of this connection: not kept any more, told by a result, by ACK
+        self._queue: "Deque[tuple[Frame, bytes]]" = collections.deque()  # unsent frames, with the header of each
+        self._sent = 0         # bytes of the first unsent frame
+        self._kept: "Deque[tuple[Frame, bytes]]" = collections.deque()  # sent frames without a known fate
+        self._released = self._answered = self._acked = 0  # not kept; settled by a result; by an ACK
         self._head = bytearray(HEAD + wire.LONGEST_SENTENCE)
-        self._head_bytes = 0   # of the message that is being read, up to its payload
-        self._filling = -1     # the place that a result is being read to
-        self._filled = 0       # bytes of it
+        self._head_bytes = 0   # of the current message, up to its payload
+        self._filling = -1     # the place of the result that is being read
+        self._filled = 0       # bytes of that result
         self._fields: Sequence[int] = ()
-        self._unknown = 0      # frames submitted whose result or fate has not come
+        self._unknown = 0      # submitted frames without a known fate
         self._cannot_send = self._shut = self._ended = False
 
     def _tune(self) -> None:
-        if self._sends and self.welcome.input_bytes > LARGE_FRAME:  # fewer and larger pieces; the system may give less
+        if self._sends and self.welcome.input_bytes > LARGE_FRAME:  # larger writes are faster; the system may grant less
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
 
     # -- frames out ---------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class StreamClient(Client):
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
-                self._cannot_send = True  # why, the daemon may have said: that is read next
+                self._cannot_send = True  # the daemon may have sent the reason, which is read next
                 return
             frame, head = self._queue[0]
             if self._sent == len(head) + self.welcome.input_bytes:
@@ -100,8 +100,8 @@ class StreamClient(Client):
         self._finish()
 
     def _release_kept(self) -> None:
-        """As the daemon said by now, but nothing that it cannot have."""
-        fated = max(self._told, self._answered)
+        """Releases the frames whose fate the daemon reported, but only frames that were sent."""
+        fated = max(self._acked, self._answered)
         while self._kept and (not self._keeps or self._released < fated):
             frame = self._kept.popleft()[0]
             self._released += 1
@@ -109,7 +109,7 @@ class StreamClient(Client):
             self._free.append(frame)
 
     def _finish(self) -> None:
-        """The connection ends one way once everything is sent."""
+        """Shuts down the sending half once everything is sent."""
         if self._finished and not self._queue and not self._shut and not self._paused:
             self._shut = True
             try:
@@ -128,7 +128,7 @@ class StreamClient(Client):
     # -- results in ---------------------------------------------------------------------------------------------------
 
     def _may_read(self) -> bool:
-        """Whether what is at hand is not in want of a place."""
+        """True if the next message can be stored: a result needs a free place."""
         placed = not self._receives or self._filling >= 0 or bool(self._empty)
         return self._problem is None and not self._ended and placed
 
@@ -139,12 +139,12 @@ class StreamClient(Client):
         except (BlockingIOError, InterruptedError):
             pass
         except ConnectionResetError:
-            self._hear_end()
+            self._handle_close()
         except OSError as error:
             self._break(Code.CLOSED, f"the connection to pipeline {self.welcome.pipeline} broke: {error}")
 
     def _read_once(self) -> bool:
-        """False: there is no more for now."""
+        """False: nothing can be read now."""
         if self._filling >= 0:
             count = self._connection.recv_into(self._outputs[self._filling][self._filled:])
             self._filled += count
@@ -156,11 +156,11 @@ class StreamClient(Client):
             if count and self._head_bytes == self._wanted():
                 self._take_head()
         if count == 0:
-            self._hear_end()
+            self._handle_close()
         return count > 0
 
     def _wanted(self) -> int:
-        """Bytes of the message at hand up to its payload, as far as it is known; an ERROR has none."""
+        """The bytes of the current message up to its payload, as far as known. An ERROR has no payload."""
         if self._head_bytes < HEADER_FORM.size:
             return HEADER_FORM.size
         magic, kind, flags, length = HEADER_FORM.unpack_from(self._head)
@@ -183,7 +183,7 @@ class StreamClient(Client):
             error = wire.error_of(bytes(self._head[HEADER_FORM.size:self._head_bytes]))
             self._break(int(error.code), error.sentence)
         elif self._is_ack(*header):
-            self._told, = ACK_FORM.unpack_from(self._head, HEADER_FORM.size)
+            self._acked, = ACK_FORM.unpack_from(self._head, HEADER_FORM.size)
             self._head_bytes = 0
             self._release_kept()
         elif not self._is_result(*header):
@@ -203,7 +203,7 @@ class StreamClient(Client):
         self._answered += 1 + self._fields[1]
         self._release_kept()
 
-    def _hear_end(self) -> None:
+    def _handle_close(self) -> None:
         between = self._filling < 0 and self._head_bytes == 0
         done = self._shut and not self._cannot_send and not self._queue and not self._kept if self._sends else not self._keeps
         if between and done:
@@ -228,12 +228,12 @@ class StreamClient(Client):
     # -- another connection ---------------------------------------------------------------------------------------------
 
     def _lose(self) -> None:
-        """What was sent and has no fate goes before the others; on the next connection everything is counted from 0."""
+        """Kept frames are sent first, before the unsent ones. The next connection counts from 0."""
         for frame, head in reversed(self._kept):
             flags, zero = struct.unpack_from("<II", head, FLAGS_AT)
             self._queue.appendleft((frame, head[:FLAGS_AT] + struct.pack("<II", flags | AGAIN, zero)))
         self._kept.clear()
-        self._sent = self._released = self._answered = self._told = self._head_bytes = 0
+        self._sent = self._released = self._answered = self._acked = self._head_bytes = 0
         self._cannot_send = self._shut = False
         if self._filling >= 0:
             self._empty.append(self._filling)
@@ -263,7 +263,8 @@ class StreamClient(Client):
         return (select.POLLIN if self._may_read() else 0) | (select.POLLOUT if sends else 0)
 
     def _wake(self, conditions: int) -> None:
-        """An end that shows while there is no place to read what came before it. What a consumer does not read would be lost."""
+        """The connection ended, and no place is free to read its last results. A consumer that reconnects must not lose
+        them."""
         may_lose = self._sends or not self._keeps
         if conditions & (select.POLLHUP | select.POLLERR) and not self._may_read() and may_lose:
             self._cannot_send = True

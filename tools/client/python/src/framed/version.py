@@ -1,3 +1,3 @@
-"""The version, alone so that it can be read without the rest."""
+"""The version, in a module of its own so that it can be read without importing the others."""
 
 __version__ = "0.1.0"

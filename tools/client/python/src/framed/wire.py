@@ -1,4 +1,4 @@
-"""The protocol as it lies in a socket and in shared memory, and what can be wrong with it. Nothing here does input or output."""
+"""The layout of messages and shared memory, and the protocol's errors. Nothing here does input or output."""
 
 import enum
 import struct
@@ -25,7 +25,7 @@ RESULT_FORM = struct.Struct("<QQq8IIIQQ")
 ERROR_FORM = struct.Struct("<II")
 ACK_FORM = struct.Struct("<Q")
 
-# The control memory: cursors and flags as numbers of 32-bit words, rings in bytes.
+# The control memory: cursors and flags as indices of 32-bit words, rings as offsets in bytes.
 CONTROL_BYTES = 16384
 SUBMITTED, TAKEN, CLIENT_SLEEPS = 0, 64 // 4, 128 // 4
 COMPLETED, DAEMON_SLEEPS = 4096 // 4, 4160 // 4
@@ -35,58 +35,58 @@ COMPLETION_FORM = struct.Struct("<IIQQq8IIIQQ")
 LAST_OF_RING = 15
 CURSOR = 0xFFFFFFFF
 
-# Flags of a result, and in a frame those that are the client's to set.
-STATE_RESTARTED = 1  # the state of the pipeline's stages began anew with this frame
-AGAIN = 2            # the frame was sent again, since the connection by which it went first was lost
-MARK = 0xFFFFFFF0    # by which a consumer knows a result that it has: 20 bits of the client, 8 of the frame's number
-HELLO_ACKS = 1       # flag of a HELLO: the client wants to be told which frames have their fate
+# Flags of a result; in a frame only those that a client may set.
+STATE_RESTARTED = 1  # the state of the pipeline's stages was reset before this frame
+AGAIN = 2            # the frame was sent again after its first connection was lost
+MARK = 0xFFFFFFF0    # by which a consumer recognises a result: 20 bits of the client, 8 of the frame's number
+HELLO_ACKS = 1       # flag of a HELLO: the client asks for ACKs of settled frames
 
 
 class Role(enum.IntEnum):
-    PRODUCER = 1  # sends frames to a source; results go to the pipeline's sink
-    CONSUMER = 2  # takes results from a sink
-    BOTH = 3      # sends frames to the source of a pipeline whose sink is `reply`, and takes its results
+    PRODUCER = 1  # sends frames to a source; the pipeline's sink gets the results
+    CONSUMER = 2  # receives results from a sink
+    BOTH = 3      # sends frames to the source of a pipeline whose sink is `reply`, and receives its results
 
 
 class Transport(enum.IntEnum):
     STREAM = 0  # frames and results are copied through the connection
-    SHARED = 1  # they stay where they are, in memory shared with the daemon
+    SHARED = 1  # frames and results stay in memory shared with the daemon
 
 
 class Fate(enum.IntEnum):
-    """What became of a frame. Only EMITTED comes with a result."""
+    """The fate of a frame. Only EMITTED has a result."""
 
     EMITTED = 0
-    OLDEST = 1       # a newer frame took its place
-    NEWEST = 2       # no slot was free when it came
+    OLDEST = 1       # a newer frame replaced it
+    NEWEST = 2       # no slot was free when it arrived
     LATE = 3         # its deadline passed
     INVALID = 4      # malformed, or stamped in the future
-    GPU_FAULT = 5    # on the device when that failed
-    CLIENT_GONE = 6  # the client that would get the reply left
-    UNREAD = 7       # no reader took it
+    GPU_FAULT = 5    # on the device when the device failed
+    CLIENT_GONE = 6  # the client for the reply disconnected
+    UNREAD = 7       # no reader received it
     SINK_ERROR = 8   # the file could not be written
     SHUTDOWN = 9     # unfinished when the daemon stopped
 
 
 class Code(enum.IntEnum):
-    # What the daemon says.
-    PROTOCOL = 1  # this client broke the protocol
-    VERSION = 2   # the daemon speaks another version of it
-    ROLE = 3      # the socket is not for this role
-    BUSY = 4      # every seat is taken; later there may be one
-    QUOTA = 5     # this user has what one user may have
-    TIMEOUT = 6   # the daemon waited for too long
-    STOPPING = 7  # the daemon or the pipeline ends
+    # Reported by the daemon.
+    PROTOCOL = 1  # this client violated the protocol
+    VERSION = 2   # the daemon speaks another version of the protocol
+    ROLE = 3      # the socket does not serve this role
+    BUSY = 4      # the pipeline has no place for another client; one may become free
+    QUOTA = 5     # the quota of this user is exceeded
+    TIMEOUT = 6   # the daemon waited too long
+    STOPPING = 7  # the daemon or the pipeline is stopping
     INTERNAL = 8  # the daemon lacks memory or descriptors
     DENIED = 9    # this user may not connect
-    # What this package finds.
-    CLOSED = 65  # the daemon closed the connection without a word
-    DAEMON = 66  # what is connected broke the protocol: it may be no native socket of framed
-    USAGE = 67   # this call makes no sense at this point; the client goes on as before
+    # Found by this package.
+    CLOSED = 65  # the daemon closed the connection without a reason
+    DAEMON = 66  # the peer violated the protocol: the socket may not be a native socket of framed
+    USAGE = 67   # this call is not allowed now; the client continues as before
 
 
 class Error(Exception):
-    """Why a client cannot go on, or, with Code.USAGE, why a call cannot."""
+    """The reason why a client cannot continue, or, with Code.USAGE, why a call is not allowed."""
 
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -98,7 +98,7 @@ class Error(Exception):
 
 
 def named(names: "type[enum.IntEnum]", number: int) -> int:
-    """The number as one of `names`; as it is if a later daemon's is none of them."""
+    """The number as a member of `names`. A number of a later version that is not among them stays a number."""
     try:
         return names(number)
     except ValueError:
@@ -106,25 +106,25 @@ def named(names: "type[enum.IntEnum]", number: int) -> int:
 
 
 class Welcome(NamedTuple):
-    """What the daemon says when it welcomes a client."""
+    """The daemon's welcome."""
 
     version: int
     role: int
     transport: int
-    slots: int         # of the session: how many frames may be under way
+    slots: int         # of the session: how many frames may be in flight
     input_bytes: int   # of a frame
     output_bytes: int  # of a result
     input_stride: int
     output_stride: int
     control_bytes: int
-    session: int  # its number in the daemon's life
+    session: int  # the daemon's number of this session
     pipeline: str
     input_format: str  # such as "gray 640x480"
     output_format: str
 
 
 def hello(role: int, transport: int, token: int = 0) -> bytes:
-    """With a token it is that of a client that comes back."""
+    """A HELLO. Only clients that reconnect send a token."""
     if not token:
         return HELLO_FORM.pack(MAGIC, HELLO, 0, 16, VERSION, role, transport, 0)
     flags = 0 if role == Role.CONSUMER else HELLO_ACKS

@@ -1,6 +1,6 @@
-"""A consumer with shared memory: results are lent to it where they lie, and given back when they are released.
+"""A consumer with shared memory. It reads results in place and releases them in order.
 
-What it holds when a connection ends is not its own any more, and may be written over; what it had not received comes again on the
+When a connection ends, the pipeline may overwrite the results that the caller holds. Unreceived results come again over the
 next connection.
 """
 
@@ -13,7 +13,7 @@ from framed.shared import EMITTED, SharedClient
 from framed.wire import COMPLETED, CURSOR, DAEMON_SLEEPS, TAKEN, Code, Error
 
 
-class BorrowingClient(SharedClient):
+class SharedConsumer(SharedClient):
     _ended = False
 
     def _map(self, descriptors: Sequence[int]) -> None:
@@ -30,7 +30,7 @@ class BorrowingClient(SharedClient):
     # -- results ------------------------------------------------------------------------------------------------------
 
     def _waiting(self) -> int:
-        """So many are lent and were not received: none that may be written over by now."""
+        """The number of unread results. It is 0 after the connection's end, since they may be overwritten."""
         if self._problem is not None or self._ended or self._paused:
             return 0
         count = (self._words[COMPLETED] - self._seen) & CURSOR
@@ -46,24 +46,24 @@ class BorrowingClient(SharedClient):
             acquire()
             slot, fate, fields = self._read(self._seen)
             if slot >= self.welcome.slots or slot in self._held or fate != EMITTED:
-                self._break(Code.DAEMON, f"pipeline {self.welcome.pipeline} lent slot {slot}, which it cannot")
+                self._break(Code.DAEMON, f"pipeline {self.welcome.pipeline} completed slot {slot}, which is not free")
                 return None
             self._seen = (self._seen + 1) & CURSOR
             self._held.add(slot)
             result = Result(self, slot, fate, fields, self._outputs[slot], self._arrays[slot])
-            self._given.append(result)
+            self._unreleased.append(result)
             if self._comeback is None or self._comeback.is_new(fields[12]):
                 return result
-            result.release()  # it came before
+            result.release()  # received before, on an earlier connection
         return None
 
     def _release(self, result: Result) -> None:
-        """Gives back what the caller is done with, up to the first that it still holds, and wakes a daemon that waits for it."""
-        given = self._given
-        if not given or not given[0]._done:
+        """Releases finished results, up to the first that the caller still holds, and wakes a waiting daemon."""
+        unreleased = self._unreleased
+        if not unreleased or not unreleased[0]._done:
             return
-        while given and given[0]._done:
-            self._held.discard(given.popleft()._place)
+        while unreleased and unreleased[0]._done:
+            self._held.discard(unreleased.popleft()._place)
             self._taken += 1
         self._taken &= CURSOR
         release, acquire = self._fence
@@ -78,10 +78,10 @@ class BorrowingClient(SharedClient):
 
     # -- ends -----------------------------------------------------------------------------------------------------------
 
-    def _hear_end(self) -> None:
+    def _handle_close(self) -> None:
         if self._keeps:
             self._quietly = True
-            super()._hear_end()
+            super()._handle_close()
         else:
             self._ended = True
 
