@@ -97,7 +97,7 @@ def test_what_a_server_says_in_no_text_is_told(place):
     answers = {**FRAMES, "CONSUMER.MSG.NEXT": b"NATS/1.0 409 no \xff\x1b]0;x\x07 frames\r\n\r\n"}
     with Liar(answers) as server, Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [64]}, **both)}) as daemon:
         with Link(daemon, server, sources={"cam0": {"stream": "FRAMES", "consumer": "workers"}}) as link:
-            wait_until(lambda: "gives no frames: no " in link.log, lambda: link.log, 20)
+            wait_until(lambda: "sends no frames: no " in link.log, lambda: link.log, 20)
             assert "\x1b" not in link.log
             told = lambda: daemon.status()["pipelines"]["cam0"]["links"].get("source", {}).get("error") or ""
-            wait_until(lambda: "gives no frames: no " in told(), told, 20)
+            wait_until(lambda: "sends no frames: no " in told(), told, 20)

@@ -198,7 +198,7 @@ def test_without_a_daemon_nothing_is_known_of_pipelines(place, broker):
     with Daemon(place, {"raw": pipeline(GRAY)}) as daemon:
         daemon.kill()
         with Link(daemon, None, mqtt={"server": broker.url}) as link:
-            wait_until(lambda: "it is not known which pipelines there are: " in link.log, lambda: link.log)
+            wait_until(lambda: "cannot list the daemon's pipelines: " in link.log, lambda: link.log)
             daemon.start()
             daemon.wait_ready()
             wait_until(lambda: "no pipeline has a sink with a socket and protocol: json" in link.log, lambda: link.log)
@@ -303,10 +303,10 @@ def test_what_says_of_no_detections_is_said_so_once(place, broker, protocol):
     with Daemon(place, {"cam0": entry}) as daemon, link_to(daemon, broker) as link:
         with daemon.producer() as producer:
             sending = Background(producer.send, bytes(range(256)) * 12 * 1200)
-            wait_until(lambda: "nothing is seen in what" in link.log, lambda: link.log)
+            wait_until(lambda: "no detections in the results at" in link.log, lambda: link.log)
             sending.join()
         daemon.account(came=1200, emitted=1200)
-        assert link.log.count("nothing is seen") == 1
+        assert link.log.count("no detections") == 1
 
 
 # -- configuration ----------------------------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ def test_a_frame_that_no_box_ends_is_a_dead_letter(place, server):
                 daemon.wait_ready()
                 link.start()
                 wait_until(lambda: nats.stored("DEAD") == 1 and nats.stored("FRAMES") == 0, lambda: link.log, 20)
-                assert nats.messages("DEAD", 1)[0].headers["Framed-Reason"] == "none of the 1 boxes that had it came to an end with it"
+                assert nats.messages("DEAD", 1)[0].headers["Framed-Reason"] == "1 boxes had it, and none finished it"
             daemon.kill()
             daemon.settled = True
 
@@ -206,7 +206,7 @@ def test_a_consumer_that_gives_nothing_is_asked_now_and_then(place, server):
             "durable_name": "workers", "ack_policy": "explicit", "filter_subject": "frames.cam0", "deliver_subject": "pushed"}})
         with Link(daemon, server, sources=source()) as link:
             wait_until(lambda: links(daemon).get("source", {}).get("warns"), lambda: link.log, 20)
-            assert links(daemon)["source"]["error"] == "consumer workers gives no frames: Consumer is push based"
+            assert links(daemon)["source"]["error"] == "consumer workers sends no frames: Consumer is push based"
             begin = time.monotonic()
             nats.subscribe("$JS.API.CONSUMER.MSG.NEXT.>")
             for _ in range(8):
@@ -282,7 +282,7 @@ def test_frames_that_nobody_is_given_are_said(place, server):
         put(nats, 2)
         give(nats, 2)
         with Link(daemon, server, sources=source(), sinks=sink()) as link:
-            wait_until(lambda: "the queue holds 2 frames that nobody is given" in (links(daemon).get("source", {}).get("error") or ""),
+            wait_until(lambda: "the queue holds 2 frames that are not delivered" in (links(daemon).get("source", {}).get("error") or ""),
                        lambda: f"{nats.ask('CONSUMER.INFO.FRAMES.workers')}; {link.log}", 25)
             told = links(daemon)["source"]["queue"]
             assert (told["depth"], told["unserved"]) == (2, 2) and 3 < told["oldest_s"] < 100

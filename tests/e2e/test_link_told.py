@@ -135,4 +135,4 @@ def test_a_daemon_that_cannot_be_told_is_said_so_once(place):
         with Link(daemon, server, status=str(place / "nobody.sock"), **block()) as link:
             wait_until(lambda: "nobody.sock: No such file" in link.log, lambda: link.log)
             link.wait_up()
-        assert link.log.count("is not told") == 1
+        assert link.log.count("cannot report this link") == 1

@@ -1,6 +1,6 @@
 /*
- * Streams and consumers: those that are there are left as they are, but for a subject that a stream lacks; others are made.
- * Calls of the library that ask JetStream wait for the answer, so they have a connection of their own, which ends with them.
+ * Creates streams and consumers. Existing ones stay unchanged, except that a missing subject is added to a stream. JetStream
+ * calls of the library wait for the answer, so they use a temporary connection.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ const char *broker_without_place(const char *text) {
 
 const char *broker_reason(natsStatus status) {
   const char *detail = nats_GetLastError(NULL);
-  if (status == NATS_NO_SERVER) { /* the library says no more of an address where nobody listens */
+  if (status == NATS_NO_SERVER) { /* the library reports an address without a listener so */
     return "no server listens there";
   }
   if (status == NATS_NO_RESPONDERS) {
@@ -36,7 +36,7 @@ static bool say(char why[BROKER_TEXT], const char *what, const char *name, natsS
   return false;
 }
 
-/* Whether a subject of the stream, which may have wildcards, takes the link's. */
+/* Whether a subject of the stream, which may have wildcards, covers the link's subject. */
 static bool takes(const char *pattern, const char *subject) {
   while (*pattern && *subject) {
     size_t length = strcspn(pattern, "."), other = strcspn(subject, ".");
@@ -60,8 +60,10 @@ static bool is_taken(const char **subjects, int count, const char *subject) {
   return i < count;
 }
 
-/* Puts the subjects of all links with this stream behind the `count` that are there and do not take them. There is room for
- * SETTINGS_LINKS more. */
+/*
+ * Appends the subjects of all links of this stream that the first `count` do not cover. The array has room for SETTINGS_LINKS
+ * more.
+ */
 static int gather(const struct settings *settings, const char *stream, const char **subjects, int count) {
   for (unsigned i = 0; i < settings->link_count; i++) {
     const struct link_settings *link = &settings->links[i];
@@ -72,7 +74,7 @@ static int gather(const struct settings *settings, const char *stream, const cha
   return count;
 }
 
-/* -- what is to be said of a stream ------------------------------------------------------------------------------------ */
+/* -- advice on a stream ------------------------------------------------------------------------------------------------- */
 
 enum advice { ADVICE_ONE_COPY, ADVICE_NO_BOUNDS, ADVICES };
 
@@ -98,10 +100,10 @@ static bool has_bounds(const jsStreamConfig *config) {
   return config->MaxMsgs > 0 || config->MaxBytes > 0 || config->MaxAge > 0 || config->MaxMsgsPerSubject > 0;
 }
 
-/* A server without a cluster names its leader, but no cluster. */
+/* A server without a cluster names a leader but no cluster. */
 static bool is_clustered(const jsClusterInfo *cluster) { return cluster && cluster->Name && cluster->Name[0]; }
 
-/* Takes what the server says of the stream. */
+/* Notes properties of the stream that deserve advice or a warning. */
 static void judge_stream(struct broker *broker, const jsStreamInfo *info, const struct link_settings *link) {
   const jsStreamConfig *config = info->Config;
   bool full = config->MaxMsgs > 0 || config->MaxBytes > 0 || config->MaxMsgsPerSubject > 0;
@@ -113,7 +115,7 @@ static void judge_stream(struct broker *broker, const jsStreamInfo *info, const 
                    (has_bounds(config) || broker->keeps ? 0 : 1U << ADVICE_NO_BOUNDS);
 }
 
-/* False: the answer lacks what a server says. */
+/* False: the answer lacks required fields. */
 static bool take_stream(struct broker *broker, const jsStreamInfo *info, const struct link_settings *link) {
   if (!info || !info->Config || (info->Config->SubjectsLen > 0 && !info->Config->Subjects)) {
     snprintf(broker->why, BROKER_TEXT, "what the server says of stream %s makes no sense: it has no configuration",
@@ -124,10 +126,12 @@ static bool take_stream(struct broker *broker, const jsStreamInfo *info, const s
   return true;
 }
 
-/* -- making it --------------------------------------------------------------------------------------------------------- */
+/* -- creation ----------------------------------------------------------------------------------------------------------- */
 
-/* Whether one copy is to do, where nothing is said: the server has no cluster, or one that has been too small for a while. A
- * cluster that starts is too small for a moment. */
+/*
+ * Whether a single copy suffices by default: the server has no cluster, or its cluster has been too small for a while. A
+ * starting cluster is too small only for a moment.
+ */
 static bool is_alone(struct broker *broker, natsStatus status, jsErrCode code) {
   struct timespec now;
   if (status == NATS_OK || (code != JSClusterNoPeersErr && code != JSInsufficientResourcesErr)) {
@@ -153,7 +157,7 @@ static bool make_stream(struct broker *broker, jsCtx *js, const struct link_sett
   config.MaxBytes = link->most > 0 ? link->most : -1;
   config.MaxAge = link->keep_ns;
   if (config.MaxAge > 0 && config.MaxAge < config.Duplicates) {
-    config.Duplicates = config.MaxAge; /* servers want no longer window */
+    config.Duplicates = config.MaxAge; /* servers allow no longer window */
   }
   config.Replicas = link->replicas > 0 ? link->replicas : COPIES;
   natsStatus status = js_AddStream(&info, js, &config, NULL, &code);
@@ -167,7 +171,7 @@ static bool make_stream(struct broker *broker, jsCtx *js, const struct link_sett
   return fine;
 }
 
-/* With the subjects of all links, since others may widen it at the same moment: the last one must not undo the first. */
+/* Adds the subjects of all links. Links update the stream concurrently, so each update must include the others' subjects. */
 static bool widen_stream(struct broker *broker, jsCtx *js, jsStreamConfig *config, const struct link_settings *link) {
   const char **subjects = calloc((size_t)config->SubjectsLen + SETTINGS_LINKS, sizeof *subjects), **before = config->Subjects;
   int count = config->SubjectsLen;
@@ -202,8 +206,10 @@ static bool prepare_stream(struct broker *broker, jsCtx *js, const struct link_s
   return fine;
 }
 
-/* The consumer has no limit of deliveries: a frame whose box dies over its last one would stay in the queue for ever. The link
- * counts them. */
+/*
+ * The link counts deliveries itself. With a limit in the consumer, a frame whose box dies during its last delivery would stay
+ * in the queue.
+ */
 static bool make_consumer(struct broker *broker, jsCtx *js, const struct link_settings *link) {
   jsConsumerInfo *info = NULL;
   jsConsumerConfig config;
@@ -220,7 +226,7 @@ static bool make_consumer(struct broker *broker, jsCtx *js, const struct link_se
   return status == NATS_OK || say(broker->why, "cannot make consumer", link->consumer, status);
 }
 
-/* Whether no other consumer of the queue has frames of the subject. */
+/* Whether this consumer covers all frames of the subject. */
 static bool is_all_of(const jsConsumerConfig *config, const char *subject) {
   return !config->FilterSubject || !config->FilterSubject[0] || takes(config->FilterSubject, subject);
 }
@@ -259,7 +265,8 @@ bool broker_prepare(struct broker *broker, natsOptions *options, const struct li
   bool fine = status == NATS_OK || say(broker->why, "cannot connect to", "its server", status);
   fine = fine && prepare_stream(broker, js, link) && (!link->is_source || prepare_consumer(broker, js, link));
   if (!fine && connection && natsConnection_GetLastError(connection, &refusal) == NATS_NOT_PERMITTED && refusal) {
-    snprintf(broker->why, BROKER_TEXT, "the server refuses a right: %s", refusal); /* to the library it is mere silence */
+    snprintf(broker->why, BROKER_TEXT, "the server refuses a right: %s",
+             refusal); /* the library itself reports only a timeout */
   }
   jsCtx_Destroy(js);
   natsConnection_Destroy(connection);

@@ -43,11 +43,14 @@ void broker_close(struct broker *broker) {
   }
 }
 
-/* -- what the library calls, from threads of its own, too -------------------------------------------------------------- */
+/* -- callbacks, which the library also makes from its own threads ------------------------------------------------------- */
 
-/* The broker refers to it, and so does the library from on_attach() to on_detach(), which may come after the broker's end. */
+/*
+ * Reference-counted: the broker holds a reference, and the library holds one from on_attach() to on_detach(). The detach may
+ * come after the broker is freed.
+ */
 struct wire {
-  int event;       /* the broker's, by another descriptor */
+  int event;       /* a duplicate of the broker's event descriptor */
   pthread_t owner; /* the thread that connected */
   _Atomic unsigned references;
   _Atomic bool lost, writes;
@@ -74,7 +77,7 @@ static void wire_release(struct wire *wire) {
 
 static void ring(const struct wire *wire) {
   const uint64_t one = 1;
-  (void)!write(wire->event, &one, sizeof one); /* one that is full has rung already */
+  (void)!write(wire->event, &one, sizeof one); /* a full counter is readable already */
 }
 
 static natsStatus on_attach(void **data, void *loop, natsConnection *connection, natsSock socket) {
@@ -88,7 +91,7 @@ static natsStatus on_attach(void **data, void *loop, natsConnection *connection,
 
 static natsStatus on_read(void *data, bool add) {
   (void)data;
-  (void)add; /* it always reads */
+  (void)add; /* the library always reads */
   return NATS_OK;
 }
 
@@ -101,7 +104,7 @@ static natsStatus on_write(void *data, bool add) {
   return NATS_OK;
 }
 
-/* The library calls it once for each connection that was attached, whatever ends it. */
+/* The library calls this once for each attached connection, however it ends. */
 static natsStatus on_detach(void *data) {
   struct wire *wire = data;
   atomic_store(&wire->lost, true);
@@ -143,7 +146,8 @@ static natsStatus set_options(natsOptions *options, const struct broker *broker,
   status = status == NATS_OK ? natsOptions_SetPingInterval(options, PING_MS) : status;
   status = status == NATS_OK ? natsOptions_SetMaxPingsOut(options, PINGS_OUT) : status;
   status = status == NATS_OK ? natsOptions_SetIOBufSize(options, BUFFER) : status;
-  status = status == NATS_OK ? natsOptions_SetSendAsap(options, true) : status; /* or it waits 1 ms: see broker_flush() */
+  status = status == NATS_OK ? natsOptions_SetSendAsap(options, true)
+                             : status; /* without it the library waits 1 ms: see broker_flush() */
   return status == NATS_OK ? set_security(options, settings) : status;
 }
 
@@ -160,7 +164,8 @@ static natsStatus subscribe(struct broker *broker) {
   char subject[128];
   snprintf(subject, sizeof subject, "%s.>", broker->address);
   natsStatus status = natsConnection_SubscribeSync(&broker->inbox, broker->connection, subject);
-  return status == NATS_OK ? natsSubscription_SetPendingLimits(broker->inbox, -1, -1) : status; /* it gets what it asks for */
+  return status == NATS_OK ? natsSubscription_SetPendingLimits(broker->inbox, -1, -1)
+                           : status; /* the inbox receives only requested messages, so it needs no limit */
 }
 
 bool broker_try(const struct settings *settings, const char *server, int64_t patience_ms, char why[BROKER_TEXT]) {
@@ -183,7 +188,7 @@ bool broker_try(const struct settings *settings, const char *server, int64_t pat
 
 bool broker_connect(struct broker *broker, const struct link_settings *link) {
   natsOptions *options = NULL;
-  broker->unheard = false;
+  broker->no_responders = false;
   natsStatus status = natsOptions_Create(&options);
   status = status == NATS_OK ? set_options(options, broker, link) : status;
   bool prepared = status == NATS_OK && (!link->stream || broker_prepare(broker, options, link));
@@ -217,7 +222,7 @@ void broker_arm(const struct broker *broker, struct pollfd polls[BROKER_POLLS]) 
   polls[1] = (struct pollfd){.fd = there ? broker->wire->socket : -1, .events = events};
 }
 
-/* Each kind of refusal comes with every message that is refused: once is enough. */
+/* The library repeats a refusal with each refused message. One report is enough. */
 static void look_for_refusal(struct broker *broker) {
   const char *text = NULL;
   if (natsConnection_GetLastError(broker->connection, &text) != NATS_NOT_PERMITTED || !text) {
@@ -258,13 +263,13 @@ bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS])
   return true;
 }
 
-/* The broker says without a message that nobody took something, so that it is not known what. */
+/* The library reports "no responders" without the message, so the failed request is unknown. */
 natsMsg *broker_take(struct broker *broker) {
   natsMsg *message = NULL;
   natsStatus status = broker->inbox ? NATS_NO_RESPONDERS : NATS_ERR;
   while (status == NATS_NO_RESPONDERS) {
     status = natsSubscription_NextMsg(&message, broker->inbox, 0);
-    broker->unheard |= status == NATS_NO_RESPONDERS;
+    broker->no_responders |= status == NATS_NO_RESPONDERS;
   }
   return status == NATS_OK ? message : NULL;
 }
@@ -296,7 +301,7 @@ size_t broker_largest(const struct broker *broker) {
   return most < 0 ? 0 : most < BROKER_LARGEST ? (size_t)most : BROKER_LARGEST;
 }
 
-/* What is in the buffer leaves if the server takes it. */
+/* Sends the buffered bytes, as far as the server accepts them. */
 static void say_farewell(struct broker *broker) {
   struct pollfd ready = {.fd = broker->wire->socket, .events = POLLOUT};
   while (broker_is_there(broker) && natsConnection_Buffered(broker->connection) > 0 && poll(&ready, 1, FAREWELL_MS) > 0 &&

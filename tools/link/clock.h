@@ -1,11 +1,11 @@
-/* The clock that all of the link goes by. */
+/* The clock of all link modules. */
 #ifndef FRAMED_TOOLS_LINK_CLOCK_H
 #define FRAMED_TOOLS_LINK_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
 
-/* CLOCK_MONOTONIC, ns */
+/* CLOCK_MONOTONIC, in ns. */
 static inline int64_t link_clock(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

@@ -6,7 +6,7 @@
 
 enum { SHOWN = 50 }; /* boxes or classes in a message */
 
-/* FNV-1a. */
+/* The FNV-1a hash of a label. */
 static unsigned sum_of(const char *label) {
   uint32_t sum = 2166136261U;
   for (; *label; label++) {
@@ -15,7 +15,9 @@ static unsigned sum_of(const char *label) {
   return sum;
 }
 
-/* Small letters and digits, for topics and templates; labels of other alphabets differ by a number. */
+/*
+ * Makes a name of lower-case letters and digits for topics and templates. Other labels get a hash, so that they stay distinct.
+ */
 static void write_slug(const char *label, char slug[DETECTIONS_SLUG]) {
   enum { NUMBER = 9, MOST = DETECTIONS_SLUG - 1 - NUMBER };
   bool foreign = false;
@@ -39,7 +41,7 @@ static json_t *first_of(const json_t *list) {
   return first;
 }
 
-/* How many boxes have each label; those seen before have 0. */
+/* Counts the boxes of each label. Labels seen before count 0. */
 static json_t *count_labels(const json_t *boxes, json_t *labels) {
   json_t *counts = json_object(), *name;
   const char *known;
@@ -75,7 +77,7 @@ static void read_motion(const json_t *motion, struct detections *detections) {
                 first_of(json_object_get(motion, "boxes")));
 }
 
-/* The best class stands for the frame. */
+/* The best class represents the frame. */
 static void read_classes(const json_t *classes, struct detections *detections) {
   const json_t *best = json_array_get(classes, 0);
   const char *label = json_string_value(json_object_get(best, "label"));

@@ -1,6 +1,4 @@
-/*
- * What a line of JSON of a pipeline's sink says was seen, as what is published of it.
- */
+/* Detections in a line of JSON from a pipeline's sink, in the form that is published. */
 #ifndef FRAMED_TOOLS_LINK_DETECTIONS_H
 #define FRAMED_TOOLS_LINK_DETECTIONS_H
 
@@ -11,11 +9,11 @@ enum detections_kind { DETECTIONS_NONE, DETECTIONS_BOXES, DETECTIONS_MOTION, DET
 
 struct detections {
   enum detections_kind kind;
-  size_t count;  /* of boxes or groups */
-  json_t *state; /* the caller's: what is published, but for `occupied` */
+  size_t count;  /* boxes or groups */
+  json_t *state; /* owned by the caller: the published state without `occupied` */
 };
 
-/* Labels become names of entities: `labels` gets what was not seen before, by its name as part of a topic. At most so many. */
+/* Labels become names of entities: `labels` collects new ones, by their names in topics. DETECTIONS_LABELS is the most. */
 enum { DETECTIONS_LABELS = 64, DETECTIONS_SLUG = 48 };
 
 /* False: the line is no JSON, or there is no memory. A line of other results has the kind NONE and no state. */

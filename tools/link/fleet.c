@@ -21,10 +21,10 @@ struct fleet *fleet_new(void) {
   return fleet;
 }
 
-/* Whether the place has the link of a pipeline that was found. */
+/* Whether the link at `place` was started for a discovered pipeline. */
 static bool is_found(const struct fleet *fleet, unsigned place) { return fleet->links[place].settings == &fleet->found[place]; }
 
-/* A place that a link may have; SETTINGS_LINKS: none. */
+/* The index of a free entry; SETTINGS_LINKS: none. */
 static unsigned free_place(const struct fleet *fleet) {
   unsigned place = 0;
   while (place < SETTINGS_LINKS && fleet->links[place].settings) {
@@ -33,7 +33,7 @@ static unsigned free_place(const struct fleet *fleet) {
   return place;
 }
 
-/* Forgets a link that has stopped. */
+/* Clears the entry of a stopped link. */
 static void clear(struct fleet *fleet, unsigned place) {
   pthread_mutex_destroy(&fleet->links[place].standing.lock);
   fleet->links[place] = (struct link){0};
@@ -59,9 +59,9 @@ void fleet_free(struct fleet *fleet) {
   free(fleet);
 }
 
-/* -- what the configuration has ---------------------------------------------------------------------------------------- */
+/* -- links of the configuration ----------------------------------------------------------------------------------------- */
 
-/* The running link that is as `next` wants it; SETTINGS_LINKS: there is none. */
+/* The running link that matches the entry `which` of `next`; SETTINGS_LINKS: no link matches. */
 static unsigned place_of(const struct fleet *fleet, const struct settings *next, const struct link_settings *which) {
   unsigned place = 0;
   while (place < fleet->count && (!fleet->links[place].settings || is_found(fleet, place) ||
@@ -71,7 +71,7 @@ static unsigned place_of(const struct fleet *fleet, const struct settings *next,
   return place < fleet->count ? place : SETTINGS_LINKS;
 }
 
-/* The source of the pipeline of a sink; NULL: there is none here. */
+/* The source of a sink's pipeline; NULL: the program has none. */
 static const struct link_settings *source_of(const struct settings *settings, const struct link_settings *sink) {
   for (unsigned i = 0; sink->queue && i < settings->link_count; i++) {
     if (settings->links[i].is_source && strcmp(settings->links[i].name, sink->name) == 0) {
@@ -81,7 +81,7 @@ static const struct link_settings *source_of(const struct settings *settings, co
   return NULL;
 }
 
-/* Sets which links stay. A sink refers to its pipeline's source, and stays with that alone. */
+/* Chooses which links keep running. A sink refers to its pipeline's source, so both keep running only together. */
 static void choose(const struct fleet *fleet, const struct settings *next, bool stays[SETTINGS_LINKS]) {
   for (unsigned i = 0; next && i < next->link_count; i++) {
     const struct link_settings *which = &next->links[i], *source = source_of(next, which);
@@ -95,7 +95,7 @@ static void choose(const struct fleet *fleet, const struct settings *next, bool 
   }
 }
 
-/* Sources, or all others. */
+/* Stops either sources, or all other links. */
 static unsigned stop_part(struct fleet *fleet, const bool stays[SETTINGS_LINKS], bool sources) {
   bool stops[SETTINGS_LINKS] = {false};
   unsigned count = 0;
@@ -126,7 +126,7 @@ static size_t share_of_memory(const struct settings *settings) {
   return (size_t)settings->memory / (settings->link_count > 0 ? settings->link_count : 1);
 }
 
-/* `which` is of `by`, or the place's own. */
+/* `which` belongs to `by`, or to the entry itself. */
 static bool start_at(struct fleet *fleet, unsigned place, struct settings *by, const struct link_settings *which) {
   struct link *link = &fleet->links[place];
   const struct link_kind *kind = which->is_mqtt ? &mqtt_kind : which->is_source ? &source_kind : &sink_kind;
@@ -164,9 +164,9 @@ bool fleet_start(struct fleet *fleet, struct settings *next) {
   return start_part(fleet, true) && start_part(fleet, false);
 }
 
-/* -- what the daemon has ----------------------------------------------------------------------------------------------- */
+/* -- links of discovered pipelines -------------------------------------------------------------------------------------- */
 
-/* The socket that gives lines of what a pipeline sees; NULL: it has none. */
+/* The socket with a pipeline's lines of JSON; NULL: it has none. */
 static const char *lines_of(const json_t *pipeline) {
   const json_t *sink = json_object_get(pipeline, "sink");
   const char *protocol = json_string_value(json_object_get(sink, "protocol"));
@@ -182,7 +182,7 @@ static bool is_running(const struct fleet *fleet, const char *name) {
   return false;
 }
 
-/* Says once why a pipeline is left out. */
+/* Reports once why a pipeline is left out. */
 static void leave_out(struct fleet *fleet, const char *name, const char *why) {
   if (!json_object_get(fleet->left_out, name)) {
     fprintf(stderr, "framed-link: mqtt %s: left out: %s\n", name, why);
@@ -227,7 +227,7 @@ static void end_missing(struct fleet *fleet, const json_t *pipelines) {
     bool found = is_found(fleet, i);
     const char *socket = found ? lines_of(json_object_get(pipelines, fleet->found[i].name)) : NULL;
     if (found && (!socket || strcmp(socket, fleet->found[i].socket) != 0)) {
-      link_say(link, "its pipeline gives no lines at %s any more", fleet->found[i].socket);
+      link_say(link, "its pipeline no longer sends lines at %s", fleet->found[i].socket);
       atomic_store(&link->gone, true);
       link_stop(link);
       link_join(link);
@@ -242,9 +242,8 @@ static void say_none(struct fleet *fleet) {
     some |= is_found(fleet, i);
   }
   if (!some && !fleet->none) {
-    fprintf(stderr,
-            "framed-link: mqtt: no pipeline has a sink with a socket and protocol: json, so that Home Assistant is shown "
-            "nothing\n");
+    fprintf(stderr, "framed-link: mqtt: no pipeline has a sink with a socket and protocol: json, so Home Assistant gets "
+                    "nothing\n");
   }
   fleet->none = !some;
 }
@@ -262,7 +261,7 @@ void fleet_look(struct fleet *fleet) {
     end_missing(fleet, pipelines);
     say_none(fleet);
   } else if (!fleet->silent) {
-    fprintf(stderr, "framed-link: mqtt: it is not known which pipelines there are: %s; it asks again\n", problem.text);
+    fprintf(stderr, "framed-link: mqtt: cannot list the daemon's pipelines: %s; it asks again\n", problem.text);
   }
   fleet->silent = !pipelines;
   fleet->due = link_clock() + LOOK_EVERY;

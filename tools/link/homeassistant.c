@@ -23,8 +23,10 @@ void homeassistant_birth_topic(const struct settings *settings, char topic[TOPIC
   snprintf(topic, TOPIC, "%.100s/status", settings->mqtt_prefix);
 }
 
-/* "PLATFORM.PIPELINE_ID", of what Home Assistant takes: small letters, digits, and single '_' between them. It refuses an
- * entity whose name has anything else. */
+/*
+ * "PLATFORM.PIPELINE_ID" in Home Assistant's characters: lower-case letters, digits, and single '_' between them. It rejects
+ * any other entity name.
+ */
 static json_t *entity_id(const char *platform, const char *pipeline, const char *id) {
   char raw[256], name[256];
   size_t length = 0;
@@ -39,7 +41,7 @@ static json_t *entity_id(const char *platform, const char *pipeline, const char 
   return json_sprintf("%s.%.*s", platform, (int)length, name);
 }
 
-/* Takes `value`, the template of the entity's state, and `extra`, further keys. */
+/* Takes ownership of `value`, the template of the entity's state, and of `extra`, further keys. */
 static void add(const struct device *device, const char *platform, const char *id, json_t *name, json_t *value, json_t *extra) {
   char state[TOPIC];
   homeassistant_topic(device->settings, device->link, "state", state);
@@ -56,7 +58,7 @@ static void add_count(const struct device *device, const char *id, json_t *name,
   add(device, "sensor", id, name, value, json_pack("{s:s}", "state_class", "measurement"));
 }
 
-/* One for each label that was seen. */
+/* Adds an entity for each label. */
 static void add_labels(const struct device *device, const json_t *labels) {
   const char *slug;
   json_t *label;

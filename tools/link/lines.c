@@ -45,7 +45,7 @@ bool lines_open(struct lines *lines, const char *path) {
   return false;
 }
 
-/* A line that fills the whole buffer is left out up to its end. */
+/* A line that fills the whole buffer is skipped up to its end. */
 static void make_room(struct lines *lines) {
   memmove(lines->text, lines->text + lines->taken, lines->used - lines->taken);
   lines->used -= lines->taken;

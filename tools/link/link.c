@@ -35,7 +35,7 @@ void link_say(const struct link *link, const char *format, ...) {
 
 /* -- both sides -------------------------------------------------------------------------------------------------------- */
 
-/* `error` NULL: there is none. One that it has though it is connected is a warning. */
+/* `error` may be NULL. An error of a connected link is a warning. */
 static void standing_set(struct standing *standing, bool connected, const char *error) {
   pthread_mutex_lock(&standing->lock);
   standing->since = standing->since == 0 || connected != standing->connected ? link_clock() : standing->since;
@@ -43,7 +43,7 @@ static void standing_set(struct standing *standing, bool connected, const char *
   standing->warns = connected && error;
   if (error) {
     snprintf(standing->error, sizeof standing->error, "%s", error);
-    quote_make_printable(standing->error); /* a server's words may be no UTF-8, which JSON cannot carry */
+    quote_make_printable(standing->error); /* JSON requires UTF-8, and a server's message may be something else */
   }
   pthread_mutex_unlock(&standing->lock);
 }
@@ -58,25 +58,25 @@ void link_warn(struct link *link, const char *format, ...) {
   standing_set(&link->standing, true, text);
 }
 
-/* What is wrong with the stream: each is said once, and some of it is trouble that lasts. */
+/* Reports problems of the stream. Advice is reported once; lasting problems also become warnings. */
 static void warn_of_stream(struct link *link) {
   const char *advice;
   while ((advice = broker_advice(&link->broker))) {
     link_say(link, "warning: stream %s %s", link->settings->stream, advice);
   }
   if (link->broker.discards) {
-    link_warn(link, "stream %s is a work queue that removes frames nobody has computed when it is full: set discard: new",
+    link_warn(link, "stream %s is a work queue that removes unfinished frames when it is full: set discard: new",
               link->settings->stream);
   }
   if (link->broker.keeps) {
     link_warn(link,
-              "stream %s is no work queue, and keeps frames that are done for ever: remove it, say queue: true of each sink "
-              "that feeds it, or give it limits",
+              "stream %s is no work queue, and keeps finished frames for ever: remove it, set queue: true on each sink "
+              "that feeds it, or limit its size",
               link->settings->stream);
   }
 }
 
-void link_tell_depth(struct link *link, uint64_t depth, uint64_t unserved, int64_t oldest_ns) {
+void link_set_depth(struct link *link, uint64_t depth, uint64_t unserved, int64_t oldest_ns) {
   struct standing *standing = &link->standing;
   pthread_mutex_lock(&standing->lock);
   standing->has_queue = true;
@@ -86,14 +86,14 @@ void link_tell_depth(struct link *link, uint64_t depth, uint64_t unserved, int64
   pthread_mutex_unlock(&standing->lock);
 }
 
-void link_mend(struct link *link) {
+void link_recover(struct link *link) {
   standing_set(&link->standing, true, NULL);
   warn_of_stream(link);
 }
 
 static bool is_due(const struct pause *pause, int64_t now) { return now >= pause->next; }
 
-/* True: it is the first failure since it went well, which is worth a line. */
+/* True: this is the first failure since a success, so it deserves a line in the log. */
 static bool pause_failed(struct pause *pause) {
   bool first = pause->wait == 0;
   pause->wait = first ? PAUSE_FIRST : pause->wait * 2 < PAUSE_LONGEST ? pause->wait * 2 : PAUSE_LONGEST;
@@ -107,7 +107,7 @@ static void lose_broker(struct link *link) {
   }
   broker_disconnect(&link->broker);
   atomic_store(&link->has_broker, false);
-  link->unheard = 0;
+  link->unanswered_since = 0;
   link->renews = NULL;
   standing_set(&link->standing, false, link->broker.why);
 }
@@ -131,37 +131,37 @@ void link_meet_broker(struct link *link, bool connected) {
   link->to_broker = (struct pause){0};
   link->silent = false;
   atomic_store(&link->has_broker, true);
-  link_mend(link);
+  link_recover(link);
   link->kind->broker_there(link);
 }
 
 void link_taken(struct link *link) {
-  if (link->unheard != 0) {
-    link->unheard = 0;
-    link_mend(link);
+  if (link->unanswered_since != 0) {
+    link->unanswered_since = 0;
+    link_recover(link);
   }
 }
 
 static const char presence_answer[] = "present";
 
-/* Where servers elect a leader it passes. A stream that is gone is made again with the next connection. */
-static void take_unheard(struct link *link) {
+/* A missing responder is normal while servers elect a leader. If the stream is gone, the next connection creates it again. */
+static void handle_no_responders(struct link *link) {
   int64_t now = link_clock();
-  if (link->broker.unheard && link->unheard == 0) {
-    link->unheard = now;
+  if (link->broker.no_responders && link->unanswered_since == 0) {
+    link->unanswered_since = now;
     link->asked = 0;
-    link_warn(link, "nobody takes what it sends: the stream or its consumer is gone, or has no leader");
+    link_warn(link, "its messages have no receiver: the stream or its consumer is gone, or has no leader");
   }
-  if (link->unheard != 0 && link->broker.unheard && now - link->unheard > ELECTION) {
-    link_renew(link, "nobody took what it sent");
-  } else if (link->unheard != 0 && now - link->asked > PRESENCE_EVERY) {
+  if (link->unanswered_since != 0 && link->broker.no_responders && now - link->unanswered_since > ELECTION) {
+    link_renew(link, "its messages had no receiver");
+  } else if (link->unanswered_since != 0 && now - link->asked > PRESENCE_EVERY) {
     link->asked = now;
     link_ask(link, "STREAM.INFO", NULL, "", presence_answer);
   }
-  link->broker.unheard = false;
+  link->broker.no_responders = false;
 }
 
-/* Whether the message says if the stream is there. */
+/* Handles the answer to the question whether the stream exists. False for any other message. */
 static bool take_presence(struct link *link, natsMsg *message) {
   static const char gone[] = "\"err_code\":10059";
   const char *text = natsMsg_GetData(message);
@@ -183,7 +183,7 @@ static void renew(struct link *link) {
   }
 }
 
-void link_hear_broker(struct link *link, bool answers) {
+void link_set_broker_answers(struct link *link, bool answers) {
   if (answers != link->silent) {
     return;
   }
@@ -191,7 +191,7 @@ void link_hear_broker(struct link *link, bool answers) {
   atomic_store(&link->has_broker, answers);
   if (answers) {
     link_say(link, "the broker answers again");
-    link_mend(link);
+    link_recover(link);
   } else {
     link_say(link, "the broker does not answer");
     standing_set(&link->standing, false, "it does not answer");
@@ -202,7 +202,7 @@ static bool seeks_broker(const struct link *link, int64_t now) {
   return !link->broker.connection && is_due(&link->to_broker, now) && !link->stopping;
 }
 
-/* What the server refuses is told to nobody else. */
+/* The log and the daemon get the server's refusals, since nothing else shows them. */
 static void turn_broker(struct link *link, const struct pollfd polls[BROKER_POLLS]) {
   const char *refusal;
   bool there = broker_turn(&link->broker, polls);
@@ -234,7 +234,7 @@ static void lose_daemon(struct link *link, const struct framed_error *error) {
   }
 }
 
-/* Whether a message of the pipeline's size can go through the broker; else why not. */
+/* Whether a message of the pipeline's size is too large for the broker; then `error` has the reason. */
 static bool is_too_large(const struct link *link, struct framed_error *error) {
   enum { HEADERS = 1024 };
   const struct framed_info *info = framed_info(link->client);
@@ -248,12 +248,13 @@ static bool is_too_large(const struct link *link, struct framed_error *error) {
   return true;
 }
 
-/* A pipeline that lends no memory tells no fates. */
-static bool tells_no_fates(const struct link *link, struct framed_error *error) {
+/* Only shared memory reports the fates of frames, which a source needs. */
+static bool lacks_fates(const struct link *link, struct framed_error *error) {
   if (!link->settings->is_source || framed_info(link->client)->transport != FRAMED_STREAM) {
     return false;
   }
-  snprintf(error->text, sizeof error->text, "the pipeline lends no memory, so that no frame's fate is told");
+  snprintf(error->text, sizeof error->text,
+           "the pipeline offers no shared memory, which is needed to learn the fates of frames");
   return true;
 }
 
@@ -264,25 +265,28 @@ static void seek_daemon(struct link *link) {
                                          .reconnect_for_ns = -1,
                                          .fates = link->settings->is_source};
   link->client = framed_connect(link->settings->socket, &options, &error);
-  if (!link->client || is_too_large(link, &error) || tells_no_fates(link, &error)) { /* a reload may change that */
+  if (!link->client || is_too_large(link, &error) || lacks_fates(link, &error)) { /* a reload may change that */
     lose_daemon(link, &error);
     return;
   }
   if (framed_info(link->client)->transport == FRAMED_STREAM) {
-    link_say(link, "the pipeline lends no memory: results count as emitted before they are stored");
+    link_say(link, "the pipeline offers no shared memory: results count as emitted before they are stored");
   }
   link_say(link, "connected to pipeline %s, %s", framed_info(link->client)->pipeline, link->settings->socket);
   link->to_daemon = (struct pause){0};
   atomic_store(&link->has_daemon, true);
 }
 
-/* A sink that drops has no place at the pipeline while it cannot pass anything on: frames are `unread` then, or go to others.
+/*
+ * A sink with `drop` disconnects from the pipeline while the broker does not answer. Its frames become `unread`, or go to other
+ * readers.
  */
 static void keep_sides(struct link *link, int64_t now) {
   bool drops = !link->settings->is_source && link->settings->overload == LINK_DROP;
   if (seeks_broker(link, now)) {
     link_meet_broker(link, broker_connect(&link->broker, link->settings));
-    if (atomic_load(&link->stream_made) == 0) { /* also where only the consumer cannot be made: the sink waits for it */
+    if (atomic_load(&link->stream_made) ==
+        0) { /* set even if only the consumer could not be created, since the sink needs it */
       atomic_store(&link->stream_made, link->broker.stream_made);
     }
   }
@@ -295,7 +299,7 @@ static void keep_sides(struct link *link, int64_t now) {
   }
 }
 
-/* -- turns ------------------------------------------------------------------------------------------------------------- */
+/* -- turns ------------------------------------------------------------------------------------------------------------ */
 
 static int patience_ms(const struct link *link, int64_t until) {
   int64_t now = link_clock();
@@ -309,7 +313,7 @@ static int patience_ms(const struct link *link, int64_t until) {
   return latest > now ? (int)((latest - now + MS - 1) / MS) : 0;
 }
 
-/* False: the client has something, or is lost; nothing is to be waited for. */
+/* False: the client has an event or is lost, so there is nothing to wait for. */
 static bool arm_client(struct link *link, struct pollfd *ready) {
   *ready = (struct pollfd){.fd = -1};
   if (!link->client) {
@@ -341,7 +345,7 @@ static void turn(struct link *link) {
     }
   }
   if (link->broker.connection) {
-    take_unheard(link);
+    handle_no_responders(link);
     renew(link);
   }
   link->stopping |= polls[BROKER_POLLS + 1].revents != 0;

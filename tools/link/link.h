@@ -1,9 +1,9 @@
 /*
- * One link: a pipeline of the daemon on one side, a stream of the broker on the other, and a thread that does all of it.
+ * A link connects a pipeline of the daemon to a stream of the broker. It has a thread of its own.
  *
- * link.c keeps both sides connected, each with a pause that grows while it fails, and turns until it is stopped. What goes
- * through is a kind's: a sink (sink.c) or a source (source.c), or what is seen in results (mqtt.c), which turns by itself. Only
- * the link's thread touches it, but for `counters`.
+ * link.c keeps both sides connected, with growing pauses after failures, and runs turns until it is stopped. The link's kind
+ * moves the data: a sink (sink.c), a source (source.c), or detections for MQTT (mqtt.c), which has its own loop. Only the
+ * link's thread accesses it, except for `counters`.
  */
 #ifndef FRAMED_TOOLS_LINK_LINK_H
 #define FRAMED_TOOLS_LINK_LINK_H
@@ -16,18 +16,18 @@
 
 #define MS INT64_C(1000000)
 
-/* What is told of a link, in the order of counter_names. */
+/* Counters of a link, in the order of counter_names. */
 enum counter {
-  COUNT_STORED,     /* sink: results that the stream has */
-  COUNT_DUPLICATES, /* of these, those that it had already */
-  COUNT_RETRIES,    /* sink: results that were sent once more */
-  COUNT_LOST,       /* sink with `drop`: results that no answer came for */
-  COUNT_MISSED,     /* sink: frames of which the pipeline gave it no result */
-  COUNT_ACKED,      /* source: frames that were computed */
-  COUNT_GIVEN_BACK, /* source: frames for another box, or another time */
-  COUNT_ENDED,      /* source: frames that the pipeline dropped as it is configured to */
-  COUNT_DEAD,       /* source: frames that nobody can compute */
-  COUNT_RESULTS,    /* mqtt: results that the pipeline gave */
+  COUNT_STORED,     /* sink: results stored in the stream */
+  COUNT_DUPLICATES, /* of these, those that the stream already had */
+  COUNT_RETRIES,    /* sink: results sent again */
+  COUNT_LOST,       /* sink with `drop`: results without an answer */
+  COUNT_MISSED,     /* sink: frames without a result for this link */
+  COUNT_ACKED,      /* source: frames computed */
+  COUNT_GIVEN_BACK, /* source: frames returned to the queue */
+  COUNT_ENDED,      /* source: frames that the pipeline dropped by its configuration */
+  COUNT_DEAD,       /* source: frames that cannot be computed */
+  COUNT_RESULTS,    /* mqtt: results received */
   COUNT_PUBLISHED,  /* mqtt: messages */
   COUNTERS
 };
@@ -38,15 +38,15 @@ struct pause {
   int64_t next, wait;
 };
 
-/* How the link stands with its broker: set by the link's thread, read by whoever tells of it. */
+/* The state of the connection to the broker. The link's thread sets it, and other threads read it for reports. */
 struct standing {
   pthread_mutex_t lock;
   bool connected, warns;
   int64_t since;           /* 0: not known yet */
   char error[BROKER_TEXT]; /* the last one, or "" */
-  bool has_queue;          /* of a source, which knows the next three: */
+  bool has_queue;          /* a source that knows the next three fields */
   uint64_t depth;          /* frames in the queue */
-  uint64_t unserved;       /* of these, those that nobody is given */
+  uint64_t unserved;       /* of these, frames that are not delivered to any box */
   int64_t oldest_ns;       /* the age of the first */
 };
 
@@ -55,18 +55,23 @@ struct link;
 struct link_kind {
   bool (*open)(struct link *link);
   void (*close)(struct link *link);
-  /* Both sides may be gone, as `client` and `broker.connection` say. */
+  /*
+   * Called when the broker is connected and when the daemon is lost. Either side may be missing, as `client` and
+   * `broker.connection` show.
+   */
   void (*broker_there)(struct link *link);
   void (*daemon_gone)(struct link *link);
   void (*take_message)(struct link *link, natsMsg *message);
-  /* Does what can be done now; returns when it is to be called again at the latest. */
+  /* Does all possible work. Returns the time of the next call at the latest. */
   int64_t (*turn)(struct link *link, int64_t now);
-  /* Events of the client that it can make something of now: see framed_poll(). */
+  /* The events of the client that the kind can handle now: see framed_poll(). */
   int (*wanted)(const struct link *link);
-  /* Whether nothing is under way that a stop should wait for. */
+  /* Whether a stop has nothing to wait for. */
   bool (*is_idle)(const struct link *link);
-  /* In place of the four functions before, and daemon_gone and take_message, where the other side is no client of libframed:
-   * does everything until the link is stopped. */
+  /*
+   * Replaces the four functions before, daemon_gone and take_message, for a kind that is no client of libframed. Runs until the
+   * link is stopped.
+   */
   void (*run)(struct link *link);
 };
 extern const struct link_kind sink_kind, source_kind, mqtt_kind;
@@ -74,61 +79,67 @@ extern const struct link_kind sink_kind, source_kind, mqtt_kind;
 struct link {
   const struct link_settings *settings;
   const struct link_kind *kind;
-  _Atomic size_t memory; /* bytes that messages without an answer may have; set by the main thread */
+  _Atomic size_t memory; /* limit of bytes in unanswered messages; set by the main thread */
   struct broker broker;
-  struct framed *client; /* NULL: none */
+  struct framed *client; /* NULL: not connected */
   struct pause to_broker, to_daemon;
-  const struct link *source;   /* of a sink whose pipeline has a source here: that one */
-  _Atomic int64_t stream_made; /* of a source: when its stream was made; 0: not known yet */
-  const char *renews;          /* why it needs a new connection, which makes stream and consumer again; NULL: it does not */
-  int64_t asked;               /* when it was asked whether the stream is there, since nobody takes what it sends */
-  bool silent;                 /* it has a broker, which does not answer */
-  int64_t unheard;             /* since when nobody there takes what it sends; 0: somebody does */
+  const struct link *source;   /* of a sink: the source of its pipeline, if the program has one */
+  _Atomic int64_t stream_made; /* of a source: when its stream was created; 0: not known yet */
+  const char *renews;          /* why it needs a new connection, which creates stream and consumer again; NULL: it does not */
+  int64_t asked;               /* when it last asked whether the stream exists */
+  bool silent;                 /* the broker is connected, but does not answer */
+  int64_t unanswered_since;    /* since when its messages have no responder; 0: they have one */
   bool stopping;
-  void *state; /* the kind's */
-  int stop;    /* readable once it is to stop */
+  void *state; /* private to the kind */
+  int stop;    /* readable when the link must stop */
   pthread_t thread;
   _Atomic uint64_t counters[COUNTERS];
   _Atomic unsigned in_flight;
   _Atomic bool has_broker, has_daemon;
-  _Atomic bool gone; /* mqtt: it stops because its pipeline is no more */
+  _Atomic bool gone; /* mqtt: it stops because its pipeline was removed */
   struct standing standing;
 };
 
-/* `link` holds zeros but for `source` and `memory`. False: no memory, threads or descriptors, and nothing is left of it. */
+/* `link` is zero except `source` and `memory`. False: no memory, threads or descriptors; nothing remains allocated. */
 bool link_start(struct link *link, const struct link_kind *kind, const struct settings *settings,
                 const struct link_settings *which);
 void link_stop(struct link *link);
-/* Waits until it has stopped. Its counters and its standing stay. */
+/* Waits until it has stopped. Its counters and its standing remain. */
 void link_join(struct link *link);
 
 static inline void link_count(struct link *link, enum counter counter, uint64_t by) {
   atomic_fetch_add_explicit(&link->counters[counter], by, memory_order_relaxed);
 }
 
-/* Puts what is wrong with the link into the log. */
+/* Writes a message on the link to the log. */
 __attribute__((format(printf, 2, 3))) void link_say(const struct link *link, const char *format, ...);
 
-/* The same, and into what the daemon is told: the link has its broker, but does not work as it should; until it mends, or
- * connects again. */
+/*
+ * Writes a warning to the log, and reports it to the daemon until link_recover() or a new connection: the broker is connected,
+ * but the link does not work properly.
+ */
 __attribute__((format(printf, 2, 3))) void link_warn(struct link *link, const char *format, ...);
-void link_mend(struct link *link);
-/* Stream or consumer have taken something. */
+void link_recover(struct link *link);
+/* A stream or consumer accepted a message. */
 void link_taken(struct link *link);
 
-/* Stream or consumer is gone: they are made again with the next connection, which is made at once. */
+/* The stream or its consumer is gone. The link reconnects at once, which creates it again. */
 void link_renew(struct link *link, const char *why);
-/* What the daemon is told of a source's queue. */
-void link_tell_depth(struct link *link, uint64_t depth, uint64_t unserved, int64_t oldest_ns);
-/* Asks JetStream about the link's stream, and its consumer if it is not NULL; the answer comes to the inbox under the name
- * `answer`. One that is lost is not asked again. */
+/* Sets the queue's figures in reports to the daemon. */
+void link_set_depth(struct link *link, uint64_t depth, uint64_t unserved, int64_t oldest_ns);
+/*
+ * Sends a JetStream request on the link's stream, and on `consumer` unless NULL. The answer comes to the inbox with the name
+ * `answer`. A lost request is not repeated.
+ */
 void link_ask(const struct link *link, const char *what, const char *consumer, const char *body, const char *answer);
 
-/* Whether the broker answers what it is sent. A sink that drops stays away from the pipeline while it does not. */
-void link_hear_broker(struct link *link, bool answers);
+/* Notes whether the broker answers. A sink with `drop` disconnects from the pipeline while it does not. */
+void link_set_broker_answers(struct link *link, bool answers);
 
-/* For a kind that turns by itself: what follows from its attempt to connect to the broker, or from the connection's loss, with
- * `broker.why`; and says why there is no pipeline, when that begins. */
+/*
+ * For a kind with its own loop: handles the result of a connection attempt, or a lost connection with `broker.why`.
+ * link_miss_daemon() reports once why the pipeline is unreachable.
+ */
 void link_meet_broker(struct link *link, bool connected);
 void link_miss_daemon(struct link *link, const char *why);
 

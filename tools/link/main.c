@@ -1,6 +1,6 @@
 /*
- * framed-link: carries results of pipelines into streams of NATS, and frames from its work queues into pipelines. A client of
- * the daemon like any other; framed-link(1) says how it is used.
+ * framed-link stores results of pipelines in streams of NATS, and feeds pipelines from its work queues. It is a client of the
+ * daemon like any other. framed-link(1) describes its use.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -16,19 +16,19 @@
 #include "tools/link/fleet.h"
 #include "tools/link/mqtt_client.h"
 #include "tools/link/reach.h"
-#include "tools/link/tell.h"
+#include "tools/link/report.h"
 
 enum { STATUS_OK = 0, STATUS_USAGE = 64, STATUS_INTERNAL = 70, STATUS_CONFIG = 78, EVERY_MS = 1000, CLOSE_MS = 2000 };
 
 #define DEFAULT_FILE "/etc/framed/link.yaml"
 
 static const char usage[] = "usage: framed-link [-c FILE] [--check]\n\n"
-                            "  -c, --config FILE   the configuration; " DEFAULT_FILE " if nothing is said\n"
-                            "      --check         says what is wrong with it, or what it would do and cannot reach\n"
+                            "  -c, --config FILE   the configuration; default: " DEFAULT_FILE "\n"
+                            "      --check         print its mistakes, or its links and the servers that cannot be reached\n"
                             "      --version\n"
                             "      --help\n";
 
-/* -- what is told ------------------------------------------------------------------------------------------------------ */
+/* -- metrics and notifications ---------------------------------------------------------------------------------------- */
 
 static void write_link(FILE *out, const struct link *link) {
   char labels[256];
@@ -44,7 +44,7 @@ static void write_link(FILE *out, const struct link *link) {
   }
 }
 
-/* Whole or not at all: whoever reads it finds the file before or this one. False with errno. */
+/* Replaces the file atomically, so that readers find the old or the new one. False with errno. */
 static bool write_file(const struct fleet *fleet, const char *name) {
   char path[4200];
   snprintf(path, sizeof path, "%s.new", name);
@@ -66,7 +66,7 @@ static bool write_file(const struct fleet *fleet, const char *name) {
   return false;
 }
 
-/* A failure to write is said when it begins; `silent` keeps that it was said. */
+/* Reports a failed write once; `silent` stores that. */
 static void write_metrics(const struct fleet *fleet, bool *silent) {
   const char *name = fleet->settings->metrics;
   bool fine = !name || write_file(fleet, name);
@@ -76,7 +76,7 @@ static void write_metrics(const struct fleet *fleet, bool *silent) {
   *silent = !fine;
 }
 
-/* What systemctl status shows. */
+/* Sets the line that systemctl status shows. */
 static void notify(const struct fleet *fleet) {
   unsigned up = 0, count = 0;
   uint64_t stored = 0, acked = 0;
@@ -90,8 +90,8 @@ static void notify(const struct fleet *fleet) {
   sd_notifyf(0, "STATUS=%u of %u links up, %" PRIu64 " results stored, %" PRIu64 " frames done", up, count, stored, acked);
 }
 
-/* Why links stop. A reload has its time, as the service manager wants it. */
-static void tell_manager(bool reloads) {
+/* Informs the service manager before links stop. A reload carries its time, as systemd requires. */
+static void notify_manager(bool reloads) {
   if (reloads) {
     sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRId64, link_clock() / 1000);
   } else {
@@ -111,7 +111,10 @@ static struct settings *load(const char *file) {
   return settings;
 }
 
-/* The settings that a reload brings; NULL: there was none, or its file is wrong, which is said. `ends`: it is to end. */
+/*
+ * Loads the settings after a reload signal. NULL: no reload, or the file is wrong, which is reported. `ends` is set when the
+ * program must end.
+ */
 static struct settings *take_signal(int signals, const char *file, bool *ends) {
   struct signalfd_siginfo signal;
   struct settings *next = NULL;
@@ -120,29 +123,29 @@ static struct settings *take_signal(int signals, const char *file, bool *ends) {
     settings_free(next);
     next = *ends ? NULL : load(file);
     if (!*ends && !next) {
-      fprintf(stderr, "framed-link: reload refused: the file is wrong, and nothing changes\n");
+      fprintf(stderr, "framed-link: reload refused: the file is wrong; the links keep running as before\n");
     }
   }
   return next;
 }
 
-/* What was said to fail, and is not said again until it went well. */
-struct tellings {
+/* Failures that were reported, and are reported again only after a success. */
+struct reported {
   bool silent, unwritten;
 };
 
-static void tell(struct fleet *fleet, struct tellings *tellings) {
+static void report_all(struct fleet *fleet, struct reported *reported) {
   notify(fleet);
-  write_metrics(fleet, &tellings->unwritten);
-  tell_links(fleet, &tellings->silent);
+  write_metrics(fleet, &reported->unwritten);
+  report_links(fleet, &reported->silent);
 }
 
-/* Takes the settings. False: not enough memory, threads or descriptors. */
-static bool change(struct fleet *fleet, struct settings *next, struct tellings *tellings) {
+/* Takes ownership of the settings. False: not enough memory, threads or descriptors. */
+static bool change(struct fleet *fleet, struct settings *next, struct reported *reported) {
   if (fleet->settings) {
-    tell_manager(true);
+    notify_manager(true);
     unsigned count = fleet_stop(fleet, next);
-    tell(fleet, tellings);
+    report_all(fleet, reported);
     fprintf(stderr, "framed-link: reload: %u links stopped, the others did not change\n", count);
   }
   bool fine = fleet_start(fleet, next);
@@ -151,22 +154,22 @@ static bool change(struct fleet *fleet, struct settings *next, struct tellings *
   return fine;
 }
 
-/* Until it is to end. Takes the settings. False: not enough memory, threads or descriptors. */
+/* Runs until a signal ends it. Takes ownership of the settings. False: not enough memory, threads or descriptors. */
 static bool run_links(struct fleet *fleet, struct settings *next, int signals, const char *file) {
   struct pollfd ready = {.fd = signals, .events = POLLIN};
-  struct tellings tellings = {0};
+  struct reported reported = {0};
   bool ends = false;
   while (!ends) {
-    if (next && !change(fleet, next, &tellings)) {
+    if (next && !change(fleet, next, &reported)) {
       return false;
     }
     fleet_look(fleet);
-    tell(fleet, &tellings);
+    report_all(fleet, &reported);
     next = poll(&ready, 1, EVERY_MS) > 0 ? take_signal(signals, file, &ends) : NULL;
   }
-  tell_manager(false);
+  notify_manager(false);
   fleet_stop(fleet, NULL);
-  tell(fleet, &tellings);
+  report_all(fleet, &reported);
   return true;
 }
 
@@ -180,7 +183,7 @@ static int open_signals(void) {
   return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Takes the settings. */
+/* Takes ownership of the settings. */
 static int run(struct settings *settings, const char *file) {
   int signals = open_signals();
   struct fleet *fleet = fleet_new();
@@ -188,7 +191,7 @@ static int run(struct settings *settings, const char *file) {
   mqtt_client_init();
   if (signals < 0 || !fleet || nats_Open(-1) != NATS_OK || !run_links(fleet, settings, signals, file)) {
     fprintf(stderr, "framed-link: not enough memory, threads or descriptors\n");
-    _exit(STATUS_INTERNAL); /* links that have started use what a return would free */
+    _exit(STATUS_INTERNAL); /* running links use objects that a return would free */
   }
   nats_CloseAndWait(CLOSE_MS);
   fleet_free(fleet);
@@ -218,12 +221,12 @@ static void describe(const struct settings *settings) {
   }
 }
 
-/* What is accepted, and should be written otherwise. */
+/* Reports forms that are accepted but deprecated. */
 static void say_old_forms(const struct settings *settings) {
   if (settings->mqtt_old) {
     fprintf(
         stderr,
-        "framed-link: mqtt: no 'server' is named, so the MQTT port of the NATS server is used, %s. It speaks MQTT 3.1.1, which "
+        "framed-link: mqtt: no 'server' is named, so it uses the MQTT port of the NATS server, %s. It speaks MQTT 3.1.1, which "
         "Home Assistant drops in 2027.1. Install a broker such as mosquitto, and write mqtt: {server: mqtt://HOST:1883}\n",
         settings->mqtt_server);
   }

@@ -1,15 +1,15 @@
 /*
- * Detections of a pipeline for Home Assistant, over the user's broker of MQTT.
+ * Publishes a pipeline's detections to Home Assistant, over the user's MQTT broker.
  *
- * The description of the device and its availability are retained: Home Assistant finds them whenever it starts. If this
- * process or its machine dies, the broker itself says that the pipeline is offline. The state is not retained; it is told every
- * few seconds and expires.
+ * The description of the device and its availability are retained, so Home Assistant finds them whenever it starts. If this
+ * process or its machine dies, the broker publishes that the pipeline is offline. The state is not retained; it is repeated
+ * every few seconds and expires.
  *
- * A pipeline that moves to another box stays the same device, so two boxes may speak for it for a while. So each listens to
- * what is said of its pipeline: one that has the pipeline contradicts another that says it is offline or removes the device.
+ * A pipeline that moves to another box stays the same device, so two boxes may publish for it for a while. Each box listens to
+ * the messages on its pipeline. A box that has the pipeline corrects another box that reports it offline or removes the device.
  *
- * Lines are read whether or not there is a broker, since the pipeline may wait for who reads them: a thread of its own
- * connects. After an outage the link tells what holds then.
+ * Lines are read with or without a broker, since the pipeline may wait for its readers. So a separate thread connects to the
+ * broker. After an outage the link publishes only the current state.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,27 +21,27 @@
 #include "tools/link/link.h"
 #include "tools/link/mqtt_client.h"
 
-#define TELL_EVERY  (1000 * MS)  /* counts and boxes; that it is occupied or not is told at once */
-#define AGAIN_EVERY (10000 * MS) /* a third of what a state is good for */
-#define OBJECTION   (1000 * MS)  /* how long another box has to say that it has the pipeline */
+#define PUBLISH_EVERY (1000 * MS)  /* counts and boxes; a change of `occupied` is published at once */
+#define AGAIN_EVERY   (10000 * MS) /* a third of a state's lifetime */
+#define OBJECTION     (1000 * MS)  /* how long it waits for another box that has the pipeline */
 
-enum { SEEKING_MS = 50, WAIT_MS = 1000 }; /* how often it is looked whether there is a broker now; and whether it lives */
+enum { SEEKING_MS = 50, WAIT_MS = 1000 }; /* poll intervals: for a new connection, and for a lost one */
 enum attempt { ATTEMPT_LASTS, ATTEMPT_FAILED, ATTEMPT_CONNECTED };
 
 struct mqtt {
   struct lines lines;
   struct mqtt_client client;
-  pthread_t seeker; /* connects the client, while `seeks`: then it alone has that */
+  pthread_t seeker; /* connects the client while `seeks`; nobody else uses the client then */
   bool seeks;
   _Atomic int attempt; /* enum attempt */
   char state[TOPIC], availability[TOPIC], device[TOPIC], birth[TOPIC];
   json_t *labels;
   struct detections latest;
-  int64_t seen, told; /* when there was a detection, and when the state was published; 0: never */
-  bool occupied;      /* as was published */
-  bool changed;       /* the state, since then */
+  int64_t seen, published_at; /* when something was detected, and when the state was published; 0: never */
+  bool occupied;              /* as published */
+  bool changed;               /* the state changed since then */
   bool described, useless;
-  bool elsewhere; /* another box has said that it has the pipeline */
+  bool elsewhere; /* another box has the pipeline */
 };
 
 static void take_word(void *context, const char *topic, const char *payload, size_t length);
@@ -92,12 +92,12 @@ static bool is_there(const struct link *link) {
   return mqtt->lines.fd >= 0 && !link->stopping;
 }
 
-static void tell_availability(struct link *link) {
+static void publish_availability(struct link *link) {
   const struct mqtt *mqtt = link->state;
   publish(link, mqtt->availability, is_there(link) ? "online" : "offline", true);
 }
 
-static void tell_device(struct link *link) {
+static void publish_device(struct link *link) {
   const struct mqtt *mqtt = link->state;
   json_t *document = homeassistant_device(link->broker.settings, link->settings, mqtt->latest.kind, mqtt->labels);
   if (document) {
@@ -111,16 +111,16 @@ static bool is_occupied(const struct link *link, int64_t now) {
   return mqtt->seen != 0 && now - mqtt->seen < link->settings->hold_ns;
 }
 
-static void tell_state(struct link *link, int64_t now) {
+static void publish_state(struct link *link, int64_t now) {
   struct mqtt *mqtt = link->state;
   mqtt->occupied = is_occupied(link, now);
-  mqtt->told = now;
+  mqtt->published_at = now;
   mqtt->changed = false;
   json_object_set_new(mqtt->latest.state, "occupied", json_string(mqtt->occupied ? "ON" : "OFF"));
   publish_document(link, mqtt->state, mqtt->latest.state, false);
 }
 
-/* Tells what is due; returns when something is next. */
+/* Publishes what is due. Returns when the next message is due. */
 static int64_t mqtt_turn(struct link *link, int64_t now) {
   struct mqtt *mqtt = link->state;
   if (mqtt->seeks || !mqtt->client.library || !mqtt->latest.state) {
@@ -128,16 +128,16 @@ static int64_t mqtt_turn(struct link *link, int64_t now) {
   }
   if (!mqtt->described) {
     mqtt->described = true;
-    mqtt->told = 0;
-    tell_device(link);
-    tell_availability(link);
+    mqtt->published_at = 0;
+    publish_device(link);
+    publish_availability(link);
   }
   if (mqtt->lines.fd < 0) {
     return INT64_MAX;
   }
-  int64_t due = mqtt->told + (mqtt->changed ? TELL_EVERY : AGAIN_EVERY);
-  if (mqtt->told == 0 || now >= due || is_occupied(link, now) != mqtt->occupied) {
-    tell_state(link, now);
+  int64_t due = mqtt->published_at + (mqtt->changed ? PUBLISH_EVERY : AGAIN_EVERY);
+  if (mqtt->published_at == 0 || now >= due || is_occupied(link, now) != mqtt->occupied) {
+    publish_state(link, now);
     due = now + AGAIN_EVERY;
   }
   int64_t free = mqtt->occupied ? mqtt->seen + link->settings->hold_ns : INT64_MAX;
@@ -149,7 +149,7 @@ static int64_t mqtt_turn(struct link *link, int64_t now) {
 static void say_useless(struct link *link) {
   struct mqtt *mqtt = link->state;
   if (!mqtt->useless) {
-    link_say(link, "nothing is seen in what %s gives: it takes boxes, motion and classes of a sink with protocol: json",
+    link_say(link, "no detections in the results at %s: connect a sink with protocol: json that has boxes, motion or classes",
              link->settings->socket);
   }
   mqtt->useless = true;
@@ -210,7 +210,7 @@ static void read_lines(struct link *link, int64_t now) {
   }
 }
 
-/* A message of Home Assistant, which knows nothing when it has started, or of another box, about this pipeline. */
+/* Handles a message of Home Assistant, which knows nothing after its start, or of another box on this pipeline. */
 static void take_word(void *context, const char *topic, const char *payload, size_t length) {
   struct link *link = context;
   struct mqtt *mqtt = link->state;
@@ -269,7 +269,7 @@ static void keep_broker(struct link *link, int64_t now) {
     atomic_store(&mqtt->attempt, ATTEMPT_LASTS);
     mqtt->seeks = pthread_create(&mqtt->seeker, NULL, seek_broker, link) == 0;
     if (!mqtt->seeks) {
-      snprintf(mqtt->client.why, sizeof mqtt->client.why, "no memory for a thread that connects");
+      snprintf(mqtt->client.why, sizeof mqtt->client.why, "no memory for the connecting thread");
       lose_broker(link);
     }
   }
@@ -289,7 +289,7 @@ static int patience_ms(const struct link *link, int64_t until) {
   return latest > now ? (int)((latest - now + MS - 1) / MS) : 0;
 }
 
-/* The first of `polls` is the broker's. */
+/* The first entry of `polls` is the broker's. */
 static void turn_broker(struct link *link, struct pollfd *polls, nfds_t count, int wait_ms) {
   struct mqtt *mqtt = link->state;
   polls[0] = (struct pollfd){.fd = -1};
@@ -312,9 +312,11 @@ static void wait_and_move(struct link *link, int64_t until) {
   link->stopping = polls[2].revents != 0;
 }
 
-/* The pipeline was removed here. Another box that has it says so once it hears that it is offline; if none does, the device
- * goes from Home Assistant, and nothing stays at the broker. */
-static void tell_gone(struct link *link) {
+/*
+ * The pipeline was removed here. Another box that has it objects to the offline message. Without an objection the device is
+ * removed from Home Assistant, and nothing remains at the broker.
+ */
+static void publish_removal(struct link *link) {
   struct mqtt *mqtt = link->state;
   struct pollfd broker;
   int64_t end = link_clock() + OBJECTION;
@@ -340,9 +342,9 @@ static void mqtt_run(struct link *link) {
   }
   if (mqtt->client.library) {
     mqtt->elsewhere = false;
-    tell_availability(link);
+    publish_availability(link);
     if (atomic_load(&link->gone)) {
-      tell_gone(link);
+      publish_removal(link);
     }
   }
   mqtt_client_disconnect(&mqtt->client);

@@ -1,6 +1,6 @@
 /*
- * In place of mqtt.c and mqtt_client.c where libmosquitto is not installed: the configuration refuses `mqtt`, so that nothing
- * of this is called but mqtt_client_is_built() and mqtt_client_init().
+ * Replaces mqtt.c and mqtt_client.c where libmosquitto is not installed. The configuration then rejects `mqtt`, so only
+ * mqtt_client_is_built() and mqtt_client_init() are called.
  */
 #include "tools/link/link.h"
 #include "tools/link/mqtt_client.h"

@@ -1,4 +1,4 @@
-/* Where a broker of MQTT is, as a configuration names it. */
+/* The address of an MQTT broker in the configuration. */
 #ifndef FRAMED_TOOLS_LINK_MQTT_ADDRESS_H
 #define FRAMED_TOOLS_LINK_MQTT_ADDRESS_H
 
@@ -10,7 +10,7 @@ struct mqtt_address {
   bool tls;
 };
 
-/* "mqtt://HOST[:1883]" or "mqtts://HOST[:8883]". False: it is neither. */
+/* Parses "mqtt://HOST[:1883]" or "mqtts://HOST[:8883]". False for any other form. */
 bool mqtt_address_read(const char *text, struct mqtt_address *address);
 
 #endif

@@ -34,7 +34,7 @@ static void on_message(struct mosquitto *library, void *context, const struct mo
   client->take(client->context, message->topic, message->payload ? message->payload : "", (size_t)message->payloadlen);
 }
 
-/* The library gives one status for all of TLS, and says here what is wrong. The first words name the cause. */
+/* The library returns one status for all TLS errors, but logs the cause. The first message names it. */
 static void on_log(struct mosquitto *library, void *context, int level, const char *text) {
   struct mqtt_client *client = context;
   (void)library;
@@ -47,7 +47,7 @@ static void on_log(struct mosquitto *library, void *context, int level, const ch
 
 /* -- connecting -------------------------------------------------------------------------------------------------------- */
 
-/* The library's own sentences end with a full stop; the log adds words. */
+/* The library's sentences end with a full stop, and the log appends text. */
 static void say(struct mqtt_client *client, const char *server, const char *what) {
   int length = (int)strlen(what);
   length -= length > 0 && what[length - 1] == '.';
@@ -92,7 +92,7 @@ static const char *describe_reason(const struct settings *settings, int reason) 
   }
 }
 
-/* The first line of a file, which is read for each attempt, since it may be replaced. False with errno. */
+/* Reads the first line of the file. It is read for each attempt, since the file may be replaced. False with errno. */
 static bool read_password(const char *path, char password[PASSWORD]) {
   password[0] = '\0';
   FILE *file = path ? fopen(path, "re") : NULL;
@@ -123,7 +123,7 @@ static bool set_login(struct mqtt_client *client, const struct settings *setting
 static bool set_security(struct mqtt_client *client, const struct settings *settings) {
   const char *files[] = {settings->mqtt_ca, settings->mqtt_certificate, settings->mqtt_key};
   int status = MOSQ_ERR_SUCCESS;
-  for (unsigned i = 0; i < sizeof files / sizeof *files; i++) { /* the library would only say that an argument is wrong */
+  for (unsigned i = 0; i < sizeof files / sizeof *files; i++) { /* the library would only report an invalid argument */
     if (files[i] && access(files[i], R_OK) != 0) {
       snprintf(client->why, sizeof client->why, "cannot read %s: %s", files[i], strerror(errno));
       return false;
@@ -172,20 +172,26 @@ static int turn(struct mqtt_client *client, const struct pollfd *ready) {
   return status == MOSQ_ERR_SUCCESS ? mosquitto_loop_misc(client->library) : status;
 }
 
-/* An MQTT 3 broker's answer is too short for MQTT 5: libmosquitto 2.0.18 says malformed and nothing of its reason code. */
+/*
+ * The answer of an MQTT 3 broker is too short for MQTT 5. libmosquitto 2.0.18 reports a malformed packet and omits the reason
+ * code.
+ */
 static const char *describe_failure(const struct mqtt_client *client, const struct settings *settings, int status) {
   bool other = status == MOSQ_ERR_PROTOCOL || status == MOSQ_ERR_MALFORMED_PACKET;
   return other && !settings->mqtt_old ? NO_MQTT_5 : describe(client, status);
 }
 
-/* Only names are looked up here; everything else happens when the socket is ready. */
+/* Only the look-up of names blocks here; the rest happens when the socket is ready. */
 static bool await_answer(struct mqtt_client *client, const struct settings *settings, int stop) {
   struct pollfd polls[2] = {{.fd = -1}, {.fd = stop, .events = POLLIN}};
   const int64_t deadline = link_clock() + (int64_t)ANSWER_MS * MS;
   bool wrote = false;
   while (client->reason < 0 && link_clock() < deadline && polls[1].revents == 0) {
     mqtt_client_arm(client, &polls[0]);
-    /* libmosquitto 2.0.18 wants to write during the whole TLS handshake, in which only the broker's answer helps. */
+    /*
+     * libmosquitto 2.0.18 asks for POLLOUT during the whole TLS handshake, which would poll busily. Only the broker's answer
+     * helps.
+     */
     polls[0].events &= wrote ? ~POLLOUT : ~0;
     poll(polls, 2, wrote ? PAUSE_MS : LOOK_MS);
     wrote = (polls[0].revents & POLLOUT) != 0;
@@ -260,6 +266,6 @@ bool mqtt_client_publish(struct mqtt_client *client, const char *topic, const ch
 }
 
 bool mqtt_client_subscribe(struct mqtt_client *client, const char *topic) {
-  const int options = MQTT_SUB_OPT_NO_LOCAL | MQTT_SUB_OPT_SEND_RETAIN_NEVER; /* MQTT 3 has neither */
+  const int options = MQTT_SUB_OPT_NO_LOCAL | MQTT_SUB_OPT_SEND_RETAIN_NEVER; /* ignored by MQTT 3 */
   return mosquitto_subscribe_v5(client->library, NULL, topic, 0, options, NULL) == MOSQ_ERR_SUCCESS;
 }

@@ -1,7 +1,7 @@
 /*
- * A connection to a broker of MQTT, by libmosquitto, which does nothing but when it is called here: no threads of its own.
+ * A connection to an MQTT broker with libmosquitto. The library starts no thread and works only during these calls.
  *
- * Where the program is built without the library, mqtt_client_is_built() says so, and mqtt_absent.c takes its place.
+ * Without the library, mqtt_absent.c replaces this module, and mqtt_client_is_built() returns false.
  */
 #ifndef FRAMED_TOOLS_LINK_MQTT_CLIENT_H
 #define FRAMED_TOOLS_LINK_MQTT_CLIENT_H
@@ -18,29 +18,34 @@ struct mosquitto;
 
 struct mqtt_client {
   struct mosquitto *library;            /* NULL: not connected */
-  int reason;                           /* of the broker's answer to CONNECT; -1: it has not answered */
-  char complaint[MQTT_CLIENT_TEXT / 2]; /* the library's first words on an error of this turn; empty: none */
+  int reason;                           /* of the broker's answer to CONNECT; -1: no answer yet */
+  char complaint[MQTT_CLIENT_TEXT / 2]; /* the library's first error message of this turn, or empty */
   char why[MQTT_CLIENT_TEXT];
-  /* For each message that comes, from mqtt_client_turn(). */
+  /* Called from mqtt_client_turn() for each message. */
   void (*take)(void *context, const char *topic, const char *payload, size_t length);
   void *context;
 };
 
-/* Before threads are started. */
+/* Call both before threads are started. */
 bool mqtt_client_is_built(void);
 void mqtt_client_init(void);
 
-/* Connects and waits for the broker's answer, for some seconds at most, or until `stop` is readable. The broker publishes
- * "offline" on `will`, if that is not NULL, retained, once the connection is lost. False: `why` says why. */
+/*
+ * Connects and waits for the broker's answer, for some seconds at most, or until `stop` is readable. If the connection is lost,
+ * the broker publishes a retained "offline" on `will`, unless that is NULL. False with `why`.
+ */
 bool mqtt_client_connect(struct mqtt_client *client, const struct settings *settings, const char *will, int stop);
-/* Sends what waits, for half a second at most. The broker does not publish the will. */
+/* Sends waiting messages, for half a second at most. The broker does not publish the will. */
 void mqtt_client_disconnect(struct mqtt_client *client);
-/* What to wait for, one second at most, and what to do after it. False: the connection is lost, and `why` says why. */
+/*
+ * Prepares the poll entry, for a wait of one second at most. mqtt_client_turn() handles its events; false with `why`: the
+ * connection is lost.
+ */
 void mqtt_client_arm(const struct mqtt_client *client, struct pollfd *ready);
 bool mqtt_client_turn(struct mqtt_client *client, const struct pollfd *ready);
 
 bool mqtt_client_publish(struct mqtt_client *client, const char *topic, const char *text, bool retained);
-/* To messages of others that come from now on, not to what is retained. */
+/* Subscribes to future messages of others, without retained ones. */
 bool mqtt_client_subscribe(struct mqtt_client *client, const char *topic);
 
 #endif

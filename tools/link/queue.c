@@ -7,7 +7,7 @@
 #include <time.h>
 
 #define ASK_EVERY (1000 * MS)
-#define HELD_FOR  (5000 * MS) /* answers of two requests differ for a moment */
+#define HELD_FOR  (5000 * MS) /* two answers may differ for a moment */
 #define STILL_FOR (10000 * MS)
 #define NS_PER_S  INT64_C(1000000000)
 
@@ -36,7 +36,7 @@ static uint64_t count_of(const json_t *object, const char *name) {
   return value > 0 ? (uint64_t)value : 0;
 }
 
-/* False: it is no account. */
+/* False: the answer is no consumer info. */
 static bool read_account(const json_t *answer, struct account *account) {
   const json_t *delivered = json_object_get(answer, "delivered"), *floor = json_object_get(answer, "ack_floor");
   if (!json_is_integer(json_object_get(answer, "num_ack_pending")) || !json_is_object(delivered)) {
@@ -50,7 +50,7 @@ static bool read_account(const json_t *answer, struct account *account) {
   return true;
 }
 
-/* Of the frames that the consumer takes: a queue of several subjects has several consumers. */
+/* Asks only for the consumer's subject, since a queue of several subjects has several consumers. */
 static void ask_stream(const struct link *link, const struct queue *queue) {
   char body[320] = "";
   if (queue->subject[0]) {
@@ -59,7 +59,7 @@ static void ask_stream(const struct link *link, const struct queue *queue) {
   link_ask(link, "STREAM.INFO", NULL, body, stream_answer);
 }
 
-/* The subject goes into a request, so that it must not hold what would end a text there. */
+/* The subject is inserted into a JSON request, so it must not contain quotes or backslashes. */
 static void take_subject(struct queue *queue, const json_t *answer) {
   const char *subject = json_string_value(json_object_get(json_object_get(answer, "config"), "filter_subject"));
   bool all = !subject || strcmp(subject, ">") == 0 || strpbrk(subject, "\"\\") || strlen(subject) >= sizeof queue->subject;
@@ -83,7 +83,7 @@ static void take_account(struct link *link, struct queue *queue, const json_t *a
 
 /* -- the stream -------------------------------------------------------------------------------------------------------- */
 
-/* Ages are by this machine's clock, since servers do not tell theirs. */
+/* Uses this machine's clock, since servers do not send theirs. */
 static int64_t age_of(const char *time) {
   struct tm parts = {0};
   struct timespec now;
@@ -109,8 +109,10 @@ static uint64_t messages_in(const struct queue *queue, const json_t *state) {
   return sum;
 }
 
-/* Frames that are in the stream, of which the consumer knows nothing. What was published between the two answers does not
- * count: it is at most what came since the stream's answer before, and what is behind all that the consumer knows. */
+/*
+ * The frames in the stream that the consumer does not know. Frames published between the two answers do not count: at most
+ * those since the stream's previous answer, and those after the consumer's last known frame.
+ */
 static uint64_t unknown(struct queue *queue, uint64_t messages, uint64_t last) {
   const struct account *account = &queue->account;
   uint64_t known = account->waiting + account->under_way, behind = account->delivered + account->waiting;
@@ -120,7 +122,7 @@ static uint64_t unknown(struct queue *queue, uint64_t messages, uint64_t last) {
   return messages > known + late ? messages - known - late : 0;
 }
 
-/* Frames that no box gets: those that the consumer does not know, and those that it keeps though it is asked for frames. */
+/* The frames that no box receives: those unknown to the consumer, and those it does not deliver despite requests. */
 static uint64_t unserved(struct queue *queue, uint64_t unknown, unsigned asked, int64_t now) {
   uint64_t count = 0;
   if (unknown == 0) {
@@ -144,11 +146,11 @@ static void warn_of(struct link *link, struct queue *queue, uint64_t count) {
   if (count > 0 && !queue->warned) {
     link_warn(link,
               "the queue holds %" PRIu64
-              " frames that nobody is given: see consumer %s (max_deliver, max_ack_pending, filter) of "
+              " frames that are not delivered: see consumer %s (max_deliver, max_ack_pending, filter) of "
               "stream %s",
               count, link->settings->consumer, link->settings->stream);
   } else if (count == 0 && queue->warned) {
-    link_mend(link);
+    link_recover(link);
   }
   queue->warned = count > 0;
 }
@@ -161,7 +163,7 @@ static void take_stream(struct link *link, struct queue *queue, const json_t *an
   uint64_t messages = messages_in(queue, state);
   uint64_t count = unserved(queue, unknown(queue, messages, count_of(state, "last_seq")), asked, link_clock());
   const char *first = json_string_value(json_object_get(state, "first_ts"));
-  link_tell_depth(link, messages, count, messages > 0 ? age_of(first) : 0);
+  link_set_depth(link, messages, count, messages > 0 ? age_of(first) : 0);
   warn_of(link, queue, count);
 }
 

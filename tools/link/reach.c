@@ -13,8 +13,10 @@
 
 enum { PATIENCE_S = 2 };
 
-/* A datagram cannot be sent to a socket of streams: the kernel tells so where one is open, and no client is counted there. A
- * client could be given results, which would be lost. Returns an errno. */
+/*
+ * Sends a datagram to the stream socket. The kernel reports whether a listener exists, and the daemon sees no client. A real
+ * connection could receive results, which would be lost. Returns an errno.
+ */
 static int look_at(const char *path) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   if (strlen(path) >= sizeof address.sun_path) {
@@ -47,7 +49,7 @@ static void reach_sockets(const struct settings *settings) {
   }
 }
 
-/* An address may hold a password before '@'. */
+/* An address may contain a password before '@'. */
 static void reach_server(const struct settings *settings, const char *server) {
   char why[BROKER_TEXT];
   const char *host = strrchr(server, '@');

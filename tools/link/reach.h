@@ -1,11 +1,13 @@
-/* What a check of the configuration tries to reach: the daemon's sockets, and the servers. */
+/* Checks whether the daemon's sockets and the servers of a configuration are reachable. */
 #ifndef FRAMED_TOOLS_LINK_REACH_H
 #define FRAMED_TOOLS_LINK_REACH_H
 
 #include "tools/link/settings.h"
 
-/* Says on stderr, a line each, what cannot be reached and why; takes two seconds a server at most, and what it takes to look
- * up its name. No socket of the daemon sees a client, and nothing is made or changed on a server. */
+/*
+ * Prints a line to stderr for each unreachable one, with the reason. Takes two seconds a server at most, plus name look-ups. It
+ * connects to no socket of the daemon, and changes nothing on a server.
+ */
 void reach_all(const struct settings *settings);
 
 #endif

@@ -109,7 +109,7 @@ static bool is_same(const struct row *row, const void *value, const void *other)
   case KEY_CHOICE:
   case KEY_COUNT:
     return *(const unsigned *)value == *(const unsigned *)other;
-  default: /* a size or duration */
+  default: /* sizes and durations */
     return *(const int64_t *)value == *(const int64_t *)other;
   }
 }

@@ -160,7 +160,7 @@ static void read_nats(struct reader *reader, struct settings *settings, const st
 
 /* -- sinks, sources and detections ------------------------------------------------------------------------------------- */
 
-enum { LONGEST_NAME = 100 }; /* two of them have room in a subject of JetStream */
+enum { LONGEST_NAME = 100 }; /* two names must fit into a subject of JetStream */
 #define TOKEN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 static void set_default(struct config_errors *errors, char **target, const char *format, const char *name) {
@@ -196,7 +196,7 @@ static void check_names(struct reader *reader, const struct node *node, const st
   check_text(reader, node, "dead", link->dead, TOKEN ".");
 }
 
-/* `rows` say what kind of link it is. */
+/* `rows` select the kind of link. */
 static void read_link(struct reader *reader, struct settings *settings, const struct node *node, const struct row *rows) {
   char where[READER_WHERE];
   if (settings->link_count == SETTINGS_LINKS) {
@@ -235,7 +235,7 @@ static void read_links(struct reader *reader, struct settings *settings, const s
   }
 }
 
-/* "SCHEME://[USER@]HOST[:PORT]" of a NATS server, as the address of its MQTT port where that is the usual one. */
+/* The address of a NATS server's MQTT port at its default number, from "SCHEME://[USER@]HOST[:PORT]". */
 static char *address_beside(const char *server) {
   const char *host = strstr(server, "://");
   host = host ? host + 3 : server;
@@ -246,7 +246,7 @@ static char *address_beside(const char *server) {
   return asprintf(&address, "mqtt://%.*s:1883", (int)length, host) < 0 ? NULL : address;
 }
 
-/* Without a server, mqtt is that of NATS, as it was before there were others. */
+/* Without `server`, mqtt uses the NATS server's MQTT port, as earlier versions did. */
 static void finish_mqtt(struct reader *reader, struct settings *settings, const struct node *node) {
   const struct node *server = node_find(node, "server");
   const struct node *password = node_find(node, "password"), *tls = node_find(node, "tls");
@@ -287,14 +287,17 @@ static void read_mqtt(struct reader *reader, struct settings *settings, const st
   }
 }
 
-/* A frame from a queue may be computed twice, and its result is to be stored once: the queue's number names it. */
+/*
+ * A frame of a queue may be computed twice, but its result must be stored once. So the queue and the frame's number there name
+ * the result.
+ */
 static void join_pipeline(struct link_settings *sink, const struct link_settings *source) {
   if (!sink->is_source && !sink->is_mqtt && source->is_source && strcmp(sink->name, source->name) == 0) {
     sink->queue = source->stream;
   }
 }
 
-/* Whichever of its links makes a stream, it is the same. */
+/* All links of a stream get the same settings, since any of them may create it. */
 static void join_stream(struct link_settings *link, const struct link_settings *other) {
   if (link->stream && other->stream && strcmp(link->stream, other->stream) == 0) {
     link->is_queue |= other->is_queue || other->is_source;
@@ -398,7 +401,7 @@ static struct settings *settings_new(const char *path, struct config_errors *err
     settings->users = 1;
     settings->memory = 256 * MIB;
     settings->file = memory_copy(path, strlen(path));
-    const char *named = getenv("FRAMED_SOCKET"); /* as for framectl */
+    const char *named = getenv("FRAMED_SOCKET"); /* framectl uses it, too */
     set_default(errors, &settings->status, "%s", named && named[0] ? named : "/run/framed/status.sock");
   }
   return settings && settings->file && settings->status ? settings : settings_free(settings);

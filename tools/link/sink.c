@@ -1,10 +1,10 @@
 /*
- * A sink: results of a pipeline into a stream, each stored once.
+ * A sink stores the results of a pipeline in a stream, each once.
  *
- * Each result is copied into a message, whose name (`Nats-Msg-Id`) the stream stores once however often it comes. With `block`
- * the pipeline gets its slot back when the stream has answered, and counts the frame as emitted then; what has no answer is
- * sent again, also over the next connection. If the link dies, the pipeline gives whoever comes next what was not given back.
- * With `drop` the slot goes back at once, and while the broker does not answer, the link leaves the pipeline.
+ * Each result is copied into a message. Its name (`Nats-Msg-Id`) makes the stream store it once, however often it is sent. With
+ * `block` the pipeline gets its slot back, and counts the frame as emitted, when the stream has answered. Unanswered messages
+ * are sent again, also over the next connection. If the link dies, the pipeline passes unreleased results to its next reader.
+ * With `drop` the slot returns at once, and the link disconnects from the pipeline while the broker does not answer.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -21,17 +21,17 @@ enum { FLIGHTS = 256, NAME = 256 };
 #define REFUSED_FIRST (100 * MS)
 #define REFUSED_MOST  (5000 * MS)
 
-/* A result on its way. */
+/* A result that is being sent. */
 struct flight {
-  natsMsg *message; /* stays for the next result of its size: making and freeing one costs more than all else; NULL: none */
+  natsMsg *message; /* reused for results of the same size, since creating one is the most expensive step; NULL: none */
   bool away;
   struct framed_result result;
-  bool held; /* its slot is ours */
+  bool held; /* it holds the result's slot */
   size_t bytes;
-  unsigned serial; /* which message it was in this place: answers to earlier ones are none */
-  unsigned sent;   /* how often */
-  int64_t due;     /* when it is sent again */
-  int64_t refused; /* how long it waits after a refusal */
+  unsigned serial; /* counts the messages of this flight, so that late answers to earlier ones are ignored */
+  unsigned sent;   /* number of attempts */
+  int64_t due;     /* time of the next attempt */
+  int64_t refused; /* the pause after a refusal */
 };
 
 struct sink {
@@ -39,13 +39,13 @@ struct sink {
   unsigned count;
   unsigned serial;
   size_t bytes;
-  int64_t due;    /* of the flight that is due first, or earlier */
-  int64_t calm;   /* until then there is an answer, with `drop`, or it is asked for one */
-  bool refuses;   /* the stream refused the last one */
-  int64_t warned; /* when it refused one, while that is said; 0: it is not */
-  bool waits;     /* `waiting` found no memory for its message */
+  int64_t due;    /* the earliest `due` of all flights, or earlier */
+  int64_t calm;   /* with `drop`: without an answer by then, it requests an answer */
+  bool refuses;   /* the stream refused the last message */
+  int64_t warned; /* time of the last reported refusal; 0: the trouble is over */
+  bool waits;     /* `waiting` has no message for lack of memory */
   struct framed_result waiting;
-  struct framed_result spent[FLIGHTS]; /* stored, and not given back yet */
+  struct framed_result spent[FLIGHTS]; /* stored, but not released yet */
   unsigned spent_count;
 };
 
@@ -61,7 +61,7 @@ static void drop_message(struct flight *flight) {
   flight->message = NULL;
 }
 
-/* A message that was sent once and answered will not be answered again. */
+/* A message with one attempt has one answer, so it can be reused. Others are freed, since more answers may follow. */
 static void end_flight(struct link *link, struct flight *flight, bool answered) {
   struct sink *sink = link->state;
   if (flight->held && link->client) {
@@ -76,7 +76,7 @@ static void end_flight(struct link *link, struct flight *flight, bool answered) 
   atomic_store(&link->in_flight, sink->count);
 }
 
-/* From the last to the first: slots go back in their order, so that the daemon is woken once, by the first. */
+/* Released from the last to the first: the daemon frees slots in order, so only the first release wakes it. */
 static void give_back(struct link *link) {
   struct sink *sink = link->state;
   while (sink->spent_count > 0) {
@@ -94,18 +94,20 @@ static void sink_close(struct link *link) {
 
 /* -- out --------------------------------------------------------------------------------------------------------------- */
 
-/* CLOCK_REALTIME ns of a point in time of CLOCK_MONOTONIC, which is this machine's alone. */
+/* The CLOCK_REALTIME ns of a time of CLOCK_MONOTONIC, which has no meaning on other machines. */
 static int64_t wall_clock(int64_t monotonic) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   return (int64_t)now.tv_sec * 1000 * MS + now.tv_nsec - (link_clock() - monotonic);
 }
 
-/* When the queue was made that the pipeline's frames come from; 0: there is none, or it is not known yet. */
+/* When the queue of the pipeline's frames was created; 0: no queue, or not known yet. */
 static int64_t queue_made(const struct link *link) { return link->source ? atomic_load(&link->source->stream_made) : 0; }
 
-/* A frame from a queue is named by its place there, since it may be computed by two boxes. A queue that is removed and made
- * again counts from 1 again, so that the time when it was made is part of the name. */
+/*
+ * Two boxes may compute a frame of a queue, so its number in the queue is its name. A queue that is created again counts from
+ * 1, so the name includes the time of creation.
+ */
 static void write_name(const struct link *link, const struct framed_result *result, char frame[NAME], char id[NAME]) {
   snprintf(frame, NAME, "%s:%" PRIu64 ":%" PRIu64, link->settings->name, result->epoch, result->number);
   int64_t made = queue_made(link);
@@ -116,7 +118,7 @@ static void write_name(const struct link *link, const struct framed_result *resu
   }
 }
 
-/* False: there is no memory. */
+/* False: no memory. */
 static bool write_headers(const struct link *link, natsMsg *message, const struct framed_result *result) {
   char frame[NAME], id[NAME], sequence[24], taken[24], total[24];
   natsStatus status = NATS_OK;
@@ -133,12 +135,13 @@ static bool write_headers(const struct link *link, natsMsg *message, const struc
   return status == NATS_OK;
 }
 
-/* The message of a flight becomes that of another result. False: there is no memory. */
+/* Prepares a flight's message for a result. False: no memory. */
 static bool make_message(struct link *link, struct flight *flight, const struct framed_result *result) {
   struct sink *sink = link->state;
   char reply[128];
   if (flight->message && (size_t)natsMsg_GetDataLength(flight->message) == result->size) {
-    memcpy((char *)natsMsg_GetData(flight->message), result->data, result->size); /* memory of its own, read when it is sent */
+    memcpy((char *)natsMsg_GetData(flight->message), result->data,
+           result->size); /* the message owns this memory, and is copied when it is sent */
   } else {
     drop_message(flight);
     flight->serial = ++sink->serial;
@@ -155,13 +158,13 @@ static bool make_message(struct link *link, struct flight *flight, const struct 
 
 static void send_flight(struct link *link, struct flight *flight, int64_t now) {
   struct sink *sink = link->state;
-  natsConnection_PublishMsg(link->broker.connection, flight->message); /* what is lost on the way has no answer */
+  natsConnection_PublishMsg(link->broker.connection, flight->message); /* a lost message has no answer, and is sent again */
   flight->sent++;
   flight->due = now + ANSWER_WAIT;
   sink->due = flight->due < sink->due ? flight->due : sink->due;
 }
 
-/* The first one, so that there are no more messages than were ever under way at once. */
+/* The first free one, which limits the messages to the most that were ever in flight. */
 static struct flight *free_flight(struct sink *sink) {
   struct flight *flight = sink->flights;
   while (flight->away) {
@@ -176,7 +179,7 @@ static bool has_room(const struct link *link) {
   return !sink->waits && sink->count < FLIGHTS && (sink->count == 0 || sink->bytes + bytes <= link->memory);
 }
 
-/* With `drop` results are taken in any case, or they would keep slots from the pipeline. */
+/* With `drop` results are always received, so that they keep no slots of the pipeline. */
 static int sink_wanted(const struct link *link) {
   const struct sink *sink = link->state;
   if (!link->client || !link->broker.connection || link->stopping) {
@@ -186,7 +189,7 @@ static int sink_wanted(const struct link *link) {
   return drops(link) || (!sink->refuses && named && has_room(link)) ? FRAMED_RESULT : 0;
 }
 
-/* False: there is no memory for it. */
+/* False: no memory. */
 static bool begin_flight(struct link *link, const struct framed_result *result, int64_t now) {
   struct sink *sink = link->state;
   struct flight *flight = free_flight(sink);
@@ -233,7 +236,7 @@ static void take_result(struct link *link, const struct framed_result *result, i
 
 static void send_due(struct link *link, int64_t now) {
   struct sink *sink = link->state;
-  broker_flush(&link->broker); /* or the ping of this very moment would count as what has not left */
+  broker_flush(&link->broker); /* otherwise the broker's current ping would look like unsent data */
   bool stuck = broker_is_stuck(&link->broker);
   sink->due = INT64_MAX;
   for (unsigned i = 0; i < FLIGHTS; i++) {
@@ -247,7 +250,7 @@ static void send_due(struct link *link, int64_t now) {
       link_count(link, COUNT_LOST, 1);
       end_flight(link, flight, false);
     } else if (stuck) {
-      flight->due = now + ANSWER_WAIT; /* what was sent before has not left yet: it need not be there twice */
+      flight->due = now + ANSWER_WAIT; /* the previous attempt is still in the send buffer */
       sink->due = flight->due < sink->due ? flight->due : sink->due;
     } else {
       link_count(link, COUNT_RETRIES, 1);
@@ -256,27 +259,27 @@ static void send_due(struct link *link, int64_t now) {
   }
 }
 
-/* Asks for an answer when the broker has given none for a while: of one that hangs, whatever comes says that it goes on. */
+/* Asks a silent broker for an answer. Any message shows that it still works. */
 static int64_t watch_silence(struct link *link, int64_t now) {
   struct sink *sink = link->state;
   if (!drops(link) || (sink->count == 0 && !link->silent)) {
     return INT64_MAX;
   }
   if (now >= sink->calm) {
-    link_hear_broker(link, false);
+    link_set_broker_answers(link, false);
     sink->calm = now + SILENCE;
     link_ask(link, "STREAM.INFO", NULL, "", "there");
   }
   return sink->calm;
 }
 
-/* The trouble of a broker that takes and refuses by turns is said once. */
-static void mend_refusal(struct link *link, int64_t now) {
+/* A broker that alternates between accepting and refusing is reported once. */
+static void end_refusal(struct link *link, int64_t now) {
   struct sink *sink = link->state;
   if (sink->warned != 0 && !sink->refuses && now - sink->warned >= SILENCE) {
     sink->warned = 0;
     link_say(link, "the stream stores results again");
-    link_mend(link);
+    link_recover(link);
   }
 }
 
@@ -287,7 +290,7 @@ static int64_t sink_turn(struct link *link, int64_t now) {
   if (!link->broker.connection) {
     return INT64_MAX;
   }
-  mend_refusal(link, now);
+  end_refusal(link, now);
   if (sink->count > 0 && now >= sink->due) {
     send_due(link, now);
   }
@@ -328,7 +331,7 @@ static void take_refusal(struct link *link, struct flight *flight, const char *t
   json_decref(answer);
 }
 
-/* Others may listen to the subject, too, and a message that is used again has one answer only. */
+/* Other subscribers may answer, too. Only the stream's own answer ends the flight. */
 static bool is_of_stream(const struct link *link, const char *text, size_t length) {
   char name[NAME];
   size_t size = (size_t)snprintf(name, sizeof name, "\"%s\"", link->settings->stream);
@@ -355,7 +358,7 @@ static void sink_take_message(struct link *link, natsMsg *message) {
   struct sink *sink = link->state;
   char *end;
   sink->calm = link_clock() + SILENCE;
-  link_hear_broker(link, true);
+  link_set_broker_answers(link, true);
   unsigned long index = strtoul(broker_answer(&link->broker, message), &end, 10),
                 serial = strtoul(end + (*end == '.'), NULL, 10);
   if (index < FLIGHTS) {
@@ -367,9 +370,9 @@ static void sink_take_message(struct link *link, natsMsg *message) {
   broker_done(&link->broker, message);
 }
 
-/* -- what comes and goes ----------------------------------------------------------------------------------------------- */
+/* -- connections -------------------------------------------------------------------------------------------------------- */
 
-/* What had no answer goes again at once. */
+/* Sends all unanswered messages again at once. */
 static void sink_broker_there(struct link *link) {
   struct sink *sink = link->state;
   sink->refuses = false;
@@ -382,7 +385,7 @@ static void sink_broker_there(struct link *link) {
   }
 }
 
-/* The pipeline gives its next reader what was not given back: under the same names. */
+/* The pipeline passes unreleased results to its next reader, with the same names. */
 static void sink_daemon_gone(struct link *link) {
   struct sink *sink = link->state;
   sink->waits = false;

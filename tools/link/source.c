@@ -1,20 +1,20 @@
 /*
- * A source: a work queue whose frames go into a pipeline. Each is acknowledged by what became of it there:
+ * A source feeds a pipeline from a work queue. It acknowledges each frame by its fate in the pipeline:
  *
- *   emitted                     done: the queue forgets it
- *   client_gone, shutdown,      given back, to be computed by another box or once more
+ *   emitted                     done: the queue removes it
+ *   client_gone, shutdown,      returned: another box computes it, or this one again
  *   sink_error
  *   oldest, newest, late,       ended: the pipeline drops such frames by its configuration
  *   unread
- *   invalid, gpu_fault          ended, and put on the subject of dead letters; so is one that was given back too often
+ *   invalid, gpu_fault          ended, and published as a dead letter; so is a frame that was returned too often
  *
- * The queue is asked for as many frames as the pipeline has free slots, one by one. While a frame is under way the queue is
- * told so, and keeps it from others; a box that dies tells nothing, and its frames are delivered again after `ack_wait`.
+ * The source requests as many frames as the pipeline has free slots, one by one. It reports frames in flight to the queue,
+ * which then keeps them from other boxes. If a box dies, its frames are delivered again after `ack_wait`.
  *
- * A source that is stopped asks for no more frames, and computes those that its open requests still bring. The server keeps a
- * frame that it sends to a closed connection for `ack_wait`. So the source unsubscribes, and waits for the server's answer
- * before it disconnects. nats-server 2.9 may keep a frame that it sends during the unsubscription, too: therefore open requests
- * first have SERVED_WAIT to end, as they do while frames come without a pause.
+ * A stopping source requests no more frames, and computes those of its open requests. The server keeps a frame that it sends to
+ * a closed connection for `ack_wait`. So the source unsubscribes, and waits for the server's answer before it disconnects.
+ * nats-server 2.9 may also keep a frame that it sends during the unsubscription. So open requests first have SERVED_WAIT to
+ * end, which suffices while frames arrive steadily.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,26 +29,26 @@ enum { JOBS = 2 * FRAMED_MAX_SLOTS };
 #define SERVED_WAIT   (300 * MS)
 #define DRAIN_LOOK    (10 * MS)
 
-/* A frame that the queue gave us and has no word of yet. */
+/* A delivered frame that is not acknowledged yet. */
 struct job {
-  natsMsg *message; /* NULL: none */
-  uint64_t number;  /* in the stream */
+  natsMsg *message; /* NULL: the entry is free */
+  uint64_t number;  /* its sequence number in the stream */
   unsigned delivered;
-  bool submitted;   /* else it waits for a slot */
-  bool stale;       /* its stream was made again since: the number is another frame's */
-  const char *word; /* what the queue is to be told; NULL: not known yet */
-  char why[96];     /* it is a dead letter */
+  bool submitted;   /* otherwise it waits for a slot */
+  bool stale;       /* its stream was created again since, so the number names another frame */
+  const char *word; /* the acknowledgement to send; NULL: its fate is unknown */
+  char why[96];     /* of a dead letter */
 };
 
 struct source {
   struct job jobs[JOBS];
   unsigned count;
-  unsigned asked;  /* frames that were asked for and have not come */
-  int64_t stopped; /* when it asked no more; 0: it asks */
-  bool drained;    /* since then it has unsubscribed, and no more frames come */
+  unsigned asked;  /* requested frames that have not arrived */
+  int64_t stopped; /* when it stopped requesting; 0: it has not */
+  bool drained;    /* it has unsubscribed, and no more frames will arrive */
   int64_t asked_at;
-  int64_t warned; /* when it refused to give any, while that is said; 0: it is not */
-  int64_t told;   /* when the queue was last told that frames are under way */
+  int64_t warned;      /* when the server last refused, while that is reported; 0: it does not refuse */
+  int64_t reported_at; /* when frames in flight were last reported to the queue */
   struct queue queue;
 };
 
@@ -57,26 +57,29 @@ static bool source_open(struct link *link) {
   return link->state != NULL;
 }
 
-/* -- words to the queue ------------------------------------------------------------------------------------------------ */
+/* -- acknowledgements --------------------------------------------------------------------------------------------------- */
 
 static const char done[] = "+ACK", give_back[] = "-NAK", end[] = "+TERM", under_way[] = "+WPI";
 
 enum { BACK_FIRST_MS = 250, BACK_DOUBLED = 5 };
 
-static void tell(const struct link *link, const natsMsg *message, const char *word) {
+static void acknowledge(const struct link *link, const natsMsg *message, const char *word) {
   natsConnection_Publish(link->broker.connection, natsMsg_GetReply(message), word, (int)strlen(word));
 }
 
-/* Another box may have it at once; from the second time on it pauses, or a trouble that lasts would use up its deliveries. */
-static void tell_back(const struct link *link, const struct job *job) {
+/*
+ * The first return allows an immediate delivery. Later ones add a delay, since a lasting fault would otherwise use up the
+ * frame's deliveries.
+ */
+static void return_frame(const struct link *link, const struct job *job) {
   char word[64];
   unsigned doubled = job->delivered < BACK_DOUBLED ? job->delivered : BACK_DOUBLED;
   if (doubled < 2) {
-    tell(link, job->message, give_back);
+    acknowledge(link, job->message, give_back);
     return;
   }
   snprintf(word, sizeof word, "%s {\"delay\":%" PRId64 "}", give_back, (BACK_FIRST_MS << (doubled - 2)) * MS);
-  tell(link, job->message, word);
+  acknowledge(link, job->message, word);
 }
 
 static void put_dead(const struct link *link, const struct job *job) {
@@ -95,7 +98,7 @@ static void put_dead(const struct link *link, const struct job *job) {
   link_say(link, "frame %s of stream %s is dead: %s", number, link->settings->stream, job->why);
 }
 
-/* Nobody asks for the job any more. */
+/* Frees a job that is acknowledged. */
 static void end_job(struct link *link, struct job *job) {
   struct source *source = link->state;
   natsMsg_Destroy(job->message);
@@ -104,13 +107,13 @@ static void end_job(struct link *link, struct job *job) {
   atomic_store(&link->in_flight, source->count);
 }
 
-/* What became of the frame is known; the queue is told as soon as there is one. */
+/* Sets the acknowledgement of a job whose fate is known. send_acks() sends it when the broker is connected. */
 static void settle(struct link *link, struct job *job, const char *word, const char *why) {
   bool last = word == give_back && job->delivered >= link->settings->deliver;
   enum counter counter = word == done ? COUNT_ACKED : word == give_back ? COUNT_GIVEN_BACK : COUNT_ENDED;
   job->word = last ? end : word;
   if (last || why) {
-    snprintf(job->why, sizeof job->why, "%s", why ? why : "it was given back too often");
+    snprintf(job->why, sizeof job->why, "%s", why ? why : "it was returned too often");
     counter = COUNT_DEAD;
   }
   link_count(link, counter, 1);
@@ -137,7 +140,7 @@ static void settle_fate(struct link *link, struct job *job, int fate) {
   }
 }
 
-static void tell_settled(struct link *link) {
+static void send_acks(struct link *link) {
   struct source *source = link->state;
   for (unsigned i = 0; i < JOBS; i++) {
     struct job *job = &source->jobs[i];
@@ -148,25 +151,25 @@ static void tell_settled(struct link *link) {
         put_dead(link, job);
       }
       if (job->word == give_back) {
-        tell_back(link, job);
+        return_frame(link, job);
       } else {
-        tell(link, job->message, job->word);
-        sweep_told(&source->queue.sweep, job->number);
+        acknowledge(link, job->message, job->word);
+        sweep_note_ack(&source->queue.sweep, job->number);
       }
       end_job(link, job);
     }
   }
 }
 
-static void tell_under_way(struct link *link, int64_t now) {
+static void report_in_progress(struct link *link, int64_t now) {
   struct source *source = link->state;
-  if (now - source->told < link->settings->ack_wait_ns / 3) {
+  if (now - source->reported_at < link->settings->ack_wait_ns / 3) {
     return;
   }
-  source->told = now;
+  source->reported_at = now;
   for (unsigned i = 0; i < JOBS; i++) {
     if (source->jobs[i].message && !source->jobs[i].stale) {
-      tell(link, source->jobs[i].message, under_way);
+      acknowledge(link, source->jobs[i].message, under_way);
     }
   }
 }
@@ -180,7 +183,7 @@ static bool submit(struct link *link, struct job *job) {
     return false;
   }
   memcpy(frame, natsMsg_GetData(job->message), framed_info(link->client)->input_bytes);
-  framed_submit(link->client, frame, job->number, 0, 0); /* one that fails is given back with all others */
+  framed_submit(link->client, frame, job->number, 0, 0); /* a failed frame is returned with all others */
   job->submitted = true;
   return true;
 }
@@ -213,7 +216,7 @@ static struct job *free_job(struct source *source) {
   return NULL;
 }
 
-/* "$JS.ACK.STREAM.CONSUMER.DELIVERED.NUMBER.…", with a domain and an account before the stream in newer servers. */
+/* "$JS.ACK.STREAM.CONSUMER.DELIVERED.NUMBER.…". Newer servers add a domain and an account before the stream. */
 static bool read_reply(const char *reply, uint64_t *number, unsigned *delivered) {
   unsigned dots = 0;
   for (const char *at = reply ? reply : ""; *at; at++) {
@@ -229,12 +232,12 @@ static bool read_reply(const char *reply, uint64_t *number, unsigned *delivered)
   return sscanf(at, "%u.%" SCNu64, delivered, number) == 2;
 }
 
-/* Takes the message. */
+/* Takes ownership of the message. */
 static void begin_job(struct link *link, natsMsg *message, uint64_t number, unsigned delivered) {
   struct source *source = link->state;
   struct job *job = free_job(source);
   if (!job) {
-    natsMsg_Destroy(message); /* more than was asked for: it is delivered again */
+    natsMsg_Destroy(message); /* nobody requested it, so it is delivered again */
     return;
   }
   size_t got = (size_t)natsMsg_GetDataLength(message);
@@ -243,7 +246,7 @@ static void begin_job(struct link *link, natsMsg *message, uint64_t number, unsi
   source->count++;
   atomic_store(&link->in_flight, source->count);
   if (delivered > link->settings->deliver) {
-    snprintf(why, sizeof why, "none of the %u boxes that had it came to an end with it", delivered - 1);
+    snprintf(why, sizeof why, "%u boxes had it, and none finished it", delivered - 1);
     settle(link, job, end, why);
   } else if (!link->client) {
     settle(link, job, give_back, NULL);
@@ -254,29 +257,28 @@ static void begin_job(struct link *link, natsMsg *message, uint64_t number, unsi
   }
 }
 
-/* There are frames, or none for now. The trouble of a daemon that refuses by turns is said once. */
-static void mend_refusal(struct link *link) {
+/* Frames arrived, or the queue is empty. A server that alternates between answers and refusals is reported once. */
+static void end_refusal(struct link *link) {
   struct source *source = link->state;
   if (source->warned != 0 && link_clock() - source->warned > EXPIRES) {
     source->warned = 0;
-    link_mend(link);
+    link_recover(link);
   }
   link_taken(link);
 }
 
-/* What comes in place of a frame. A consumer that cannot be asked says so at once, each time; so does a server whose answer
- * says nothing. */
+/* Handles a status in place of a frame. A refusal comes at once for each request, so it is reported once. */
 static void take_status(struct link *link, natsMsg *message) {
   struct source *source = link->state;
   const char *status = NULL, *why = NULL;
   bool has_status = natsMsgHeader_Get(message, "Status", &status) == NATS_OK && status;
   if (has_status && (strcmp(status, "404") == 0 || strcmp(status, "408") == 0)) {
-    mend_refusal(link);
+    end_refusal(link);
     return;
   }
   natsMsgHeader_Get(message, "Description", &why);
   if (source->warned == 0) {
-    link_warn(link, "consumer %s gives no frames: %s", link->settings->consumer,
+    link_warn(link, "consumer %s sends no frames: %s", link->settings->consumer,
               why          ? why
               : has_status ? status
                            : "the server's answer is neither a frame nor a status");
@@ -297,16 +299,16 @@ static void source_take_message(struct link *link, natsMsg *message) {
     take_status(link, message);
     natsMsg_Destroy(message);
   } else if (find_job(source, number)) {
-    natsMsg_Destroy(message); /* it is delivered again, and still under way here */
+    natsMsg_Destroy(message); /* a repeated delivery of a frame that is still in flight here */
   } else {
-    mend_refusal(link);
+    end_refusal(link);
     begin_job(link, message, number, delivered);
   }
 }
 
 /* -- asking ------------------------------------------------------------------------------------------------------------ */
 
-/* The pipeline has so many slots, and messages that wait for their fate so much memory. */
+/* The pipeline's slots limit the jobs, and so does the memory for unanswered messages. */
 static unsigned most_jobs(const struct link *link) {
   const struct framed_info *info = framed_info(link->client);
   size_t fit = link->memory / info->input_bytes;
@@ -317,8 +319,8 @@ static void ask(struct link *link, int64_t now) {
   struct source *source = link->state;
   char request[64];
   if (source->asked > 0 && now - source->asked_at > EXPIRES + EXPIRES / 2) {
-    source->asked = 0; /* whoever was asked is gone */
-    link->broker.unheard = true;
+    source->asked = 0; /* the request was lost */
+    link->broker.no_responders = true;
   }
   snprintf(request, sizeof request, "{\"batch\":1,\"expires\":%lld}", (long long)EXPIRES);
   while (source->count + source->asked < most_jobs(link)) {
@@ -328,7 +330,7 @@ static void ask(struct link *link, int64_t now) {
   }
 }
 
-/* -- what comes and goes ----------------------------------------------------------------------------------------------- */
+/* -- connections -------------------------------------------------------------------------------------------------------- */
 
 static void take_fates(struct link *link) {
   struct framed_result result;
@@ -341,7 +343,9 @@ static void take_fates(struct link *link) {
   }
 }
 
-/* The sink names results by the stream (sink.c), and another stream is named when no frame of the former one is under way. */
+/*
+ * The sink names results by the stream (sink.c). So the new stream is published only when no frame of the old one is in flight.
+ */
 static bool names_are_of_stream(struct link *link) {
   const struct source *source = link->state;
   if (source->count == 0) {
@@ -367,8 +371,8 @@ static int64_t source_turn(struct link *link, int64_t now) {
   if (!link->broker.connection) {
     return INT64_MAX;
   }
-  tell_settled(link);
-  tell_under_way(link, now);
+  send_acks(link);
+  report_in_progress(link, now);
   if (link->stopping) {
     drain(link, now);
     return now + DRAIN_LOOK;
@@ -376,8 +380,8 @@ static int64_t source_turn(struct link *link, int64_t now) {
   if (link->client && now >= source->warned + REFUSED_PAUSE && names_are_of_stream(link)) {
     ask(link, now);
   }
-  int64_t queue = queue_turn(link, &source->queue, now), tell_again = source->told + link->settings->ack_wait_ns / 3;
-  return source->count > 0 && tell_again < queue ? tell_again : queue;
+  int64_t queue = queue_turn(link, &source->queue, now), report_again = source->reported_at + link->settings->ack_wait_ns / 3;
+  return source->count > 0 && report_again < queue ? report_again : queue;
 }
 
 static void source_broker_there(struct link *link) {
@@ -390,7 +394,7 @@ static void source_broker_there(struct link *link) {
   queue_begin(link, &source->queue);
 }
 
-/* What was under way there may be computed elsewhere. */
+/* Frames in flight may be computed elsewhere. */
 static void source_daemon_gone(struct link *link) {
   struct source *source = link->state;
   for (unsigned i = 0; i < JOBS; i++) {

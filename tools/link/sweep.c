@@ -10,30 +10,30 @@
 #define PAUSE_FIRST   (2000 * MS)
 #define PAUSE_LONGEST (256000 * MS)
 
-enum { WALK_MOST = 1024 }; /* numbers that are acknowledged at once */
+enum { WALK_MOST = 1024 }; /* acknowledged in one step */
 
 static const char walk_answer[] = "walk", frame_answer[] = "frame", removed_answer[] = "removed";
 
-void sweep_told(struct sweep *sweep, uint64_t number) {
-  sweep->told[sweep->told_next] = number;
-  sweep->told_next = (sweep->told_next + 1) % SWEEP_TOLD;
-  sweep->told_count += sweep->told_count < SWEEP_TOLD;
+void sweep_note_ack(struct sweep *sweep, uint64_t number) {
+  sweep->acks[sweep->next_ack] = number;
+  sweep->next_ack = (sweep->next_ack + 1) % SWEEP_ACKS;
+  sweep->ack_count += sweep->ack_count < SWEEP_ACKS;
 }
 
 static void acknowledge(const struct link *link, uint64_t number) {
   char subject[256];
   snprintf(subject, sizeof subject, "$JS.ACK.%s.%s.1.%" PRIu64 ".0.0.0", link->settings->stream, link->settings->consumer,
            number);
-  natsConnection_PublishString(link->broker.connection, subject, "+ACK"); /* one that is lost is told again */
+  natsConnection_PublishString(link->broker.connection, subject, "+ACK"); /* repeated after the next connection if it is lost */
 }
 
 void sweep_begin(struct link *link, struct sweep *sweep) {
   const struct broker *broker = &link->broker;
-  if (broker->made != sweep->made) { /* its numbers are others */
-    sweep->told_count = sweep->told_next = 0;
+  if (broker->made != sweep->made) { /* a new consumer has other numbers */
+    sweep->ack_count = sweep->next_ack = 0;
   }
-  for (unsigned i = 0; i < sweep->told_count; i++) {
-    acknowledge(link, sweep->told[i]);
+  for (unsigned i = 0; i < sweep->ack_count; i++) {
+    acknowledge(link, sweep->acks[i]);
   }
   sweep->made = broker->made;
   sweep->until = broker->delivered;
@@ -67,7 +67,10 @@ static void begin_walk(const struct link *link, struct sweep *sweep, const struc
   }
 }
 
-/* `there` is the next frame's number. Many numbers are acknowledged in parts, the next one with the next account. */
+/*
+ * `there` is the number of the next frame that exists. Longer gaps are acknowledged in parts; the rest follows with the next
+ * account.
+ */
 static void step_walk(const struct link *link, struct sweep *sweep, uint64_t there) {
   uint64_t end = there - 1 < sweep->end ? there - 1 : sweep->end;
   for (unsigned count = 0; sweep->walk <= end; sweep->walk++, count++) {
@@ -82,7 +85,7 @@ static void step_walk(const struct link *link, struct sweep *sweep, uint64_t the
   }
 }
 
-/* Frames wait for an acknowledgement, of which some may be gone. */
+/* Some of the frames that wait for an acknowledgement may be gone. */
 static void watch_floor(const struct link *link, struct sweep *sweep, const struct account *account, int64_t now) {
   if (account->floor != sweep->floor) {
     sweep->floor = account->floor;
@@ -110,7 +113,7 @@ void sweep_account(struct link *link, struct sweep *sweep, const struct account 
   sweep->next = 0;
   if (account->under_way > 0) {
     watch_floor(link, sweep, account, now);
-  } else if (sweep->until > 0 || now >= sweep->due) { /* what had been delivered and is there is done */
+  } else if (sweep->until > 0 || now >= sweep->due) { /* nothing is in flight, so all delivered frames are done */
     sweep->until = account->delivered;
     sweep->next = 1;
     sweep->walk = 0;
@@ -128,7 +131,7 @@ static void end(const struct link *link, struct sweep *sweep) {
   sweep->due = link_clock() + LOOK_EVERY;
 }
 
-/* The frame itself comes with the answer, behind its number. */
+/* The frame's data follows its number in the answer. */
 static uint64_t number_in(const char *text, size_t length) {
   enum { HEAD = 512 };
   static const char key[] = "\"seq\":";
@@ -141,7 +144,7 @@ static uint64_t number_in(const char *text, size_t length) {
 static void take_frame(const struct link *link, struct sweep *sweep, const char *text, size_t length) {
   char body[64];
   uint64_t number = number_in(text, length);
-  if (number < sweep->next || number > sweep->until) { /* also where there is none, or it may not be asked */
+  if (number < sweep->next || number > sweep->until) { /* also if no frame was found, or the request was refused */
     end(link, sweep);
     return;
   }
@@ -163,7 +166,7 @@ static void take_walk(const struct link *link, struct sweep *sweep, const char *
   if (number >= sweep->walk) {
     step_walk(link, sweep, number);
   } else {
-    sweep->walk = 0; /* it may not be asked */
+    sweep->walk = 0; /* the request was refused */
   }
 }
 

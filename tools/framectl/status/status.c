@@ -218,8 +218,7 @@ static void print_pipeline(FILE *out, const struct pipeline_view *view, bool col
 /* Prints how frames reach the device, unless each step has a time of its own. */
 static void print_device(FILE *out, const struct pipeline_view *view) {
   if (view->copies_by_kernel && view->timed_one_in == 0) {
-    fprintf(out,
-            "  device    a resident kernel copies and computes the frames; their steps there have no times\n");
+    fprintf(out, "  device    a resident kernel copies and computes the frames; their steps there have no times\n");
     return;
   }
   if (view->graph || view->timed_one_in > 1) {
