@@ -46,9 +46,9 @@ void gpu_hurry(bool hurries);
 typedef void gpu_new_thread(void *context, pthread_t thread);
 void gpu_on_thread(gpu_new_thread *told, void *context);
 
-/* Says how many slots the programs on one device will have, so that each has a hardware queue of its own (there are 32 at
- * most). Every queue makes a process slower to start and to end: by 15 ms and 10 ms on an H200. Without this call there are as
- * many as the driver makes by itself (8). Call before the first device is opened: the driver looks only then. */
+/* Says how many slots the programs on one device will have, so that few slots have few hardware queues: each one makes a
+ * process slower to start and to end, by 15 ms and 10 ms on an H200. There are 8 at most, as many as the driver makes by
+ * itself; slots beyond that share queues. Call before the first device is opened: the driver looks only then. */
 void gpu_expect(unsigned slots);
 
 /* Opens device `index`. AUTO takes CUDA where an NVIDIA device node exists and CPU only where none does: a

@@ -93,7 +93,7 @@ START_TEST(a_device_is_refused_unopened) {
 }
 END_TEST
 
-/* A queue for each slot and for the daemon's own streams, chosen anew whenever a process executes itself. */
+/* A queue for each slot and for the worker's own streams, 8 at most; what the user has set stays. */
 START_TEST(as_many_queues_as_slots_are_expected) {
   static const struct {
     const char *user, *ours; /* in the environment */
@@ -101,7 +101,7 @@ START_TEST(as_many_queues_as_slots_are_expected) {
     bool known;
     const char *queues;
   } cases[] = {
-      {NULL, NULL, 0, false, NULL}, {NULL, NULL, 3, false, "7"}, {NULL, NULL, 3, true, "5"}, {NULL, NULL, 100, true, "32"},
+      {NULL, NULL, 0, false, NULL}, {NULL, NULL, 3, false, "7"}, {NULL, NULL, 3, true, "5"}, {NULL, NULL, 100, true, "8"},
       {"4", NULL, 3, true, "4"},    {"7", "7", 3, true, "5"},    {"4", "7", 3, true, "4"},   {"7", "7", 0, true, "7"},
   };
   const struct gpu_calibration known = {0};
