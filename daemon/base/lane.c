@@ -47,8 +47,6 @@ struct lane {
   atomic_bool awaits_file;   /* only that keeps it from standing still, */
   atomic_bool leaves_files;  /* and shall not */
   uv_sem_t goes_on;          /* what the lane waits for there */
-  atomic_bool at_device;     /* within a call to one; */
-  atomic_bool held_there;    /* it shall go on no further than that */
 };
 
 struct stop_message {
@@ -315,7 +313,6 @@ void lane_count_work(struct lane *lane, int64_t ns) {
 /* -- parking --------------------------------------------------------------------------------------------------- */
 
 void lane_park(struct lane *lane) {
-  atomic_store(&lane->held_there, false);
   atomic_store(&lane->awaits_file, false);
   atomic_store(&lane->leaves_files, false);
   atomic_fetch_add(&lane->parks, 1); /* the lane may not have gone on since it stood still last */
@@ -324,26 +321,6 @@ void lane_park(struct lane *lane) {
 }
 
 static void lane_nap(void) { nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL); }
-
-/* Whoever holds it there sees all that the lane wrote before. */
-void lane_enter_device(struct lane *lane) { atomic_store_explicit(&lane->at_device, true, memory_order_release); }
-
-/* Either this sees that it is held, or whoever holds it sees that it has left. */
-void lane_leave_device(struct lane *lane) {
-  atomic_store(&lane->at_device, false);
-  while (atomic_load(&lane->held_there)) {
-    lane_nap();
-  }
-}
-
-static bool hold_at_device(struct lane *lane) {
-  atomic_store(&lane->held_there, true);
-  bool held = atomic_load(&lane->at_device);
-  if (!held) {
-    atomic_store(&lane->held_there, false);
-  }
-  return held;
-}
 
 /* False: it cannot stand still without. */
 static bool leave_files(struct lane *lane, const struct lane_patience *patience) {
@@ -362,9 +339,6 @@ static bool stands(const struct lane *lane) { return atomic_load(&lane->stands_f
 bool lane_is_parked(struct lane *lane, const struct lane_patience *patience) {
   while (!stands(lane)) {
     int64_t now = clock_now();
-    if (now > patience->device && hold_at_device(lane)) {
-      return true;
-    }
     if (now > patience->limit || (now > patience->file && !leave_files(lane, patience))) {
       return false;
     }
@@ -377,7 +351,6 @@ bool lane_run_messages(struct lane *lane) { return stands(lane) && mailbox_run(&
 
 void lane_unpark(struct lane *lane) {
   atomic_store(&lane->park_wanted, false);
-  atomic_store(&lane->held_there, false);
   uv_sem_post(&lane->goes_on);
   lane_wake_all(lane); /* what was not begun while it was to stand still is begun now */
 }

@@ -66,8 +66,7 @@ struct bell *lane_bell(struct lane *lane);
 void lane_park(struct lane *lane);
 /* For how long, by CLOCK_MONOTONIC, somebody waits for a lane to stand still. */
 struct lane_patience {
-  int64_t device; /* from then on one that is within a call to a device counts as standing: it goes no further than its end; */
-  int64_t file;   /* from then on a request to a file is not waited for: the lane cannot stand, */
+  int64_t file;      /* from then on a request to a file is not waited for: the lane cannot stand, */
   bool leaves_files; /* or stands without it */
   int64_t limit;     /* for whatever else there is */
 };
@@ -93,9 +92,6 @@ void lane_count_work(struct lane *lane, int64_t ns);
 bool lane_is_own(const struct runner *runner);
 /* [lane] Others on its lane wait for their turn. */
 bool lane_is_wanted(const struct runner *runner);
-/* Around each call to a device, which may take for ever. */
-void lane_enter_device(struct lane *lane);
-void lane_leave_device(struct lane *lane);
 /* Whether the lane is about to stand still, so that nothing new may be begun outside turns. */
 bool lane_is_parking(const struct lane *lane);
 

@@ -62,10 +62,7 @@ static void dispatch_submit(struct flow *flow, struct slot *slot, int64_t now) {
   }
   view->submitted++;
   histogram_record(&flow->account->steps[STEP_QUEUE], slot->frame.dispatched - slot->frame.complete);
-  flow_enter_device(flow);
-  bool submitted = device_submit(flow->program, slot->index, &frame, &flow->device_error);
-  flow_leave_device(flow);
-  if (!submitted) {
+  if (!device_submit(flow->program, slot->index, &frame, &flow->device_error)) {
     flow_lose_device(flow, slot); /* the worker may have got the frame all the same, so it counts as RUNNING */
   }
 }

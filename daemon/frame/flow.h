@@ -48,7 +48,6 @@ struct flow {
   unsigned device_count;
   unsigned stages;                  /* number of the stages that the program runs */
   bool held_back;                   /* READY frames wait until the program is replaced */
-  struct lane *lane;                /* its owner; NULL in tests */
   size_t input_bytes, output_bytes; /* of one frame */
   unsigned seat;                    /* number of the session on its pipeline */
   _Atomic unsigned memory;          /* generation of the slots' memory; changes when the memory is replaced */
@@ -77,19 +76,6 @@ struct flow {
   /* Requests for a copy of the next result, set by the control loop; NULL: none. */
   struct picture *_Atomic pictures[PICTURE_SIDES];
 };
-
-/* Enclose each call to the device, which may never return: see lane_enter_device(). */
-static inline void flow_enter_device(const struct flow *flow) {
-  if (flow->lane) {
-    lane_enter_device(flow->lane);
-  }
-}
-
-static inline void flow_leave_device(const struct flow *flow) {
-  if (flow->lane) {
-    lane_leave_device(flow->lane);
-  }
-}
 
 static inline const struct flow_device *flow_device(const struct flow *flow, const struct slot *slot) {
   return &flow->devices[slot->index % flow->device_count];

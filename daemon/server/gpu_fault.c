@@ -203,8 +203,7 @@ static void on_replaced(void *context) {
 /* Takes back the frames that were on the device, while lanes stand still. False: they cannot. */
 static bool rewind_frames(struct server *server, unsigned device, bool is_blamed) {
   const int64_t now = clock_now();
-  const struct lane_patience patience = {
-      .device = now + REWIND_NS, .file = now, .leaves_files = true, .limit = now + REWIND_NS};
+  const struct lane_patience patience = {.file = now, .leaves_files = true, .limit = now + REWIND_NS};
   struct failure failure;
   bool rewound = engine_park(server->engine, &patience);
   if (rewound) {

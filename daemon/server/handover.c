@@ -21,7 +21,6 @@
 #include "daemon/state/state.h"
 #include "gpu/kept.h"
 
-#define PATIENCE  (100 * NS_PER_MS) /* with a lane that may be within a call to a device */
 #define PARK_TIME (5 * NS_PER_S)    /* for a lane to finish a turn on a machine with too much to do */
 #define FILE_TIME (80 * NS_PER_MS)  /* for a request to a file, while all lanes stand still, */
 #define LAST_TIME (500 * NS_PER_MS) /* and where the process ends anyway */
@@ -162,7 +161,7 @@ static bool handover_park(struct server *server, enum history_cause cause, int64
   /* after a fault frames do not move anyway, and no pipeline could go on without its file */
   int64_t file_time = cause == HISTORY_FAULT ? PARK_TIME : cause == HISTORY_RESTART ? LAST_TIME : FILE_TIME;
   const struct lane_patience patience = {
-      .device = now + PATIENCE, .file = now + file_time, .leaves_files = cause == HISTORY_RESTART, .limit = now + PARK_TIME};
+      .file = now + file_time, .leaves_files = cause == HISTORY_RESTART, .limit = now + PARK_TIME};
   if (engine_park(server->engine, &patience)) {
     return true;
   }

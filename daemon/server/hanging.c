@@ -144,7 +144,7 @@ void server_close_sockets(void) {
 
 static bool hanging_park(struct server *server) {
   int64_t now = clock_now();
-  const struct lane_patience patience = {.device = now, .file = now, .leaves_files = true, .limit = now + LOOK_MS * NS_PER_MS};
+  const struct lane_patience patience = {.file = now, .leaves_files = true, .limit = now + LOOK_MS * NS_PER_MS};
   return !server->engine || engine_park(server->engine, &patience);
 }
 

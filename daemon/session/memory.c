@@ -143,7 +143,6 @@ static void set_up_flow(struct session *session) {
   flow->account = &session->account;
   flow->devices = session->setup.devices;
   flow->device_count = session->setup.device_count;
-  flow->lane = session->setup.lane;
   flow->seat = session->setup.index;
   flow->depth = flow_depth(config->overload, config->slots, config->deadline_ns > 0);
   flow->overload = config->overload;

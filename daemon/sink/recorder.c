@@ -50,7 +50,6 @@ static void set_up_recorder(struct recorder *recorder, const struct recorder_set
   recorder->until = setup->config->record.when == CONFIG_RECORD_ALWAYS ? INT64_MAX : 0;
   slot_ring_init(&flow->ring, SLOTS);
   flow->account = &recorder->account;
-  flow->lane = setup->lane;
   flow->wake = wake_recorder;
   flow->session = recorder;
 }

@@ -108,7 +108,7 @@ END_TEST
 START_TEST(stands_still_as_often_as_it_is_asked) {
   struct failure failure;
   struct lane *lane = lane_new(0, &failure);
-  const struct lane_patience patience = {.device = INT64_MAX, .file = INT64_MAX, .limit = clock_now() + 50 * NS_PER_S};
+  const struct lane_patience patience = {.file = INT64_MAX, .limit = clock_now() + 50 * NS_PER_S};
   ck_assert_ptr_nonnull(lane);
   for (unsigned i = 0; i < 2000; i++) {
     lane_park(lane);
