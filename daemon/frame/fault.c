@@ -58,10 +58,11 @@ const char *fault_describe(const struct fault *fault, char text[FAULT_TEXT]) {
 }
 
 void fault_log(const struct fault *fault, const char *outcome) {
-  char text[FAULT_TEXT], sequence[64], epoch[24] = "", device[16] = "";
+  char text[FAULT_TEXT], sequence[64], epoch[24] = "", device[16] = "", failed[48] = "a device failed";
   describe_frames(fault, "-", sequence, sizeof sequence);
   if (fault->device != NO_DEVICE) {
     snprintf(device, sizeof device, "%u", fault->device);
+    snprintf(failed, sizeof failed, "the worker of device %u failed", fault->device);
   }
   if (fault->frames > 0) {
     snprintf(epoch, sizeof epoch, "%" PRIu64, fault->epoch);
@@ -69,6 +70,6 @@ void fault_log(const struct fault *fault, const char *outcome) {
   const struct log_field fields[] = {
       {"ERROR", fault->error.text}, {"DEVICE", device}, {"STAGE", fault->frames > 0 ? fault->stages : ""},
       {"SEQUENCE", sequence},       {"EPOCH", epoch},   {NULL, NULL}};
-  log_event_with(LOG_GPU_FAULT, fault->pipeline, fields, "the GPU failed, and %s: %s%s%s", outcome, fault_describe(fault, text),
+  log_event_with(LOG_GPU_FAULT, fault->pipeline, fields, "%s, and %s: %s%s%s", failed, outcome, fault_describe(fault, text),
                  fault->error.remedy[0] ? "; " : "", fault->error.remedy);
 }

@@ -56,7 +56,7 @@ struct health_device {
 /* name, what it means */
 #define HEALTH_REASONS(X)                                                                                                      \
   X(STUCK, "stuck", "frames, canaries or lanes do not move: the daemon is not live")                                           \
-  X(FAILED, "failed", "its frames made the device fail too often, and it takes none until it is resumed")                      \
+  X(FAILED, "failed", "its frames made workers fail too often, and it takes none until it is resumed")                         \
   X(LEFT_OUT, "left_out", "a device failed for good, and sessions that were on it are on others")                              \
   X(NOT_STARTED, "not_started", "it could not start, and is tried until it can")                                               \
   X(WAITING, "waiting", "the machine lacks something that it needs, as room on a disk; it is tried again and again")           \

@@ -10,7 +10,7 @@
 
 /* name, what it means */
 #define HISTORY_CAUSES(X)                                                                                                      \
-  X(FAULT, "fault", "a GPU failed")                                                                                            \
+  X(FAULT, "fault", "a worker failed, and another one took its place")                                                         \
   X(UPGRADE, "upgrade", "another program was installed")                                                                       \
   X(RESTART, "restart", "the service was restarted")                                                                           \
   X(CRASH, "crash", "the process was killed")                                                                                  \

@@ -28,7 +28,7 @@ enum pipeline_state {
   PIPELINE_PAUSED,
   PIPELINE_DRAINING,
   PIPELINE_DRAINED,
-  PIPELINE_FAILED,  /* its frames made the device fail too often: it takes none until it is resumed */
+  PIPELINE_FAILED,  /* its frames made workers fail too often: it takes none until it is resumed */
   PIPELINE_WAITING, /* the machine lacks something that it needs, which is tried again and again: see waiting.c */
   PIPELINE_STOPPING,
   PIPELINE_STOPPED

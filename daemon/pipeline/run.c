@@ -67,16 +67,16 @@ static void log_condemned(struct pipeline *pipeline) {
   if (pipeline->now_condemned > 0) {
     const struct log_field fields[] = {{"SEQUENCE", sequence}, {"EPOCH", epoch}, {NULL, NULL}};
     log_event_with(LOG_CONDEMNED, name, fields,
-                   "frame %s of epoch %s made the GPU fail %d times while it was alone there: it is dropped as gpu_fault",
+                   "frame %s of epoch %s made its worker fail %d times while it ran alone: it is dropped as gpu_fault",
                    sequence, epoch, RETRY_LIMIT);
     trouble_note(&pipeline->trouble, clock_now(), "look at what its stages make of such a frame",
-                 "frame %s of epoch %s made the GPU fail %d times while it was alone there", sequence, epoch, RETRY_LIMIT);
+                 "frame %s of epoch %s made its worker fail %d times while it ran alone", sequence, epoch, RETRY_LIMIT);
   }
   if (pipeline->state == PIPELINE_FAILED && pipeline->now_condemned > 0) {
     trouble_note(&pipeline->trouble, clock_now(), "mend its stages and reload, or let it take frames again by framectl resume",
-                 "%d of its frames made the GPU fail within a minute: it takes no more", PIPELINE_TOO_MANY);
+                 "%d of its frames made workers fail within a minute: it takes no more", PIPELINE_TOO_MANY);
     log_event(LOG_PIPELINE_FAILED, name,
-              "%d of its frames made the GPU fail within a minute: it takes no more; mend its stages and reload, or resume it",
+              "%d of its frames made workers fail within a minute: it takes no more; mend its stages and reload, or resume it",
               PIPELINE_TOO_MANY);
   }
 }

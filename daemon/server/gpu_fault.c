@@ -55,7 +55,7 @@ __attribute__((format(printf, 3, 4))) static void end_by_fault(struct server *se
   vsnprintf(outcome, sizeof outcome, why, arguments);
   va_end(arguments);
   fault_log(fault, outcome);
-  systemd_stopping("the GPU failed");
+  systemd_stopping("a device failed");
   fault_describe(fault, server->fault);
   server->report(server, SERVER_LOST, NULL);
 }
@@ -147,7 +147,7 @@ static bool replace_again(struct server *server, struct replacement *replacement
   if (is_fault) {
     history_note_fault(&server->history, now);
   }
-  fault_log(&replacement->fault, "one more worker takes its place");
+  fault_log(&replacement->fault, "one more takes its place");
   history_end(&server->history, HISTORY_FAULT, replacement->sentence, server->history.stopped);
   return loop_job(&server->loop, replace, on_replaced, replacement);
 }
@@ -248,7 +248,7 @@ static bool replace_worker(struct server *server, const struct fault *fault) {
 }
 
 static void take_up_again(struct server *server, const struct fault *fault) {
-  fault_log(fault, "another worker takes its place");
+  fault_log(fault, "another one takes its place");
   if (!replace_worker(server, fault)) {
     hand_over(server, fault);
   }

@@ -280,7 +280,7 @@ void reload_on_fault(struct reload *reload) {
     server->reload_given_up = true;
     server->reload_failures++;
     snprintf(server->reload_refusal, sizeof server->reload_refusal,
-             "the GPU failed twice while it was under way; mend what the stages do, and reload");
+             "a device failed twice while it was under way; mend what the stages do, and reload");
     log_event(LOG_RELOAD_REFUSED, NULL, "nothing was changed: %s", server->reload_refusal);
   }
 }

@@ -51,7 +51,7 @@ def test_a_fault_ends_the_daemon_with_an_account(place, kind, timeout, slots, co
     assert numbers == list(range(len(numbers))) and len(numbers) <= 5 + slots, numbers
     assert account["in"] == account["emitted"] + sum(
         count for fate, count in account.items() if fate not in ("in", "emitted")), account
-    assert "the GPU failed" in daemon.log
+    assert "the worker of device 0 failed" in daemon.log
 
 
 def test_the_log_says_what_happened_and_what_to_do(place):

@@ -103,7 +103,7 @@ def test_files_are_read_and_written_on(place):
     with Daemon(place, {"cam0": entry}, gpu=gpu(), ready=False) as daemon:
         daemon.ends(0, seconds=30)
     assert (place / "out").read_bytes() == numbered(200, SIZE).tobytes()
-    assert daemon.log.count("another worker takes its place") == 4, daemon.log
+    assert daemon.log.count("another one takes its place") == 4, daemon.log
 
 
 def test_a_slow_reader_gets_whole_results_over_a_fault(place):

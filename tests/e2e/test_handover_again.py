@@ -55,7 +55,7 @@ def test_nobody_notices_but_by_a_pause(place, times):
             handovers = daemon.wait_faults(1 + times)
             assert handovers["last"]["cause"] == "fault" and "illegal" in handovers["last"]["text"], handovers
             assert handovers["last"]["gap_ms"] == handovers["longest_ms"] > 0
-            assert daemon.log.count("the GPU failed") == 1 + times and daemon.log.count("has another worker") == 1
+            assert daemon.log.count("the worker of device 0 failed") == 1 + times and daemon.log.count("has another worker") == 1
             wait_until(lambda: not more(files, open_files(daemon)), lambda: f"nothing leaks: {more(files, open_files(daemon))}")
             assert daemon.process.pid == process
         daemon.account(came=200, emitted=200)
@@ -165,7 +165,7 @@ def test_a_stop_meanwhile_finishes_what_is_in_flight(place):
             daemon.wait_view("frames are in flight", lambda view: view["frames"]["in_flight"] >= 4)
             daemon.fail_warm_ups(8)
             daemon.signal(signal.SIGUSR2)
-            daemon.wait_log("the GPU failed")
+            daemon.wait_log("the worker of device 0 failed")
             daemon.signal(signal.SIGTERM)
             data = reader.rest()
         daemon.ends(0)
@@ -180,7 +180,7 @@ def test_a_reload_asked_for_meanwhile_is_done(place):
     with Warm(place, entries) as daemon:
         daemon.fail_warm_ups(16)
         daemon.signal(signal.SIGUSR2)
-        daemon.wait_log("the GPU failed")
+        daemon.wait_log("the worker of device 0 failed")
         daemon.write({**entries, "cam1": pipeline(FORMAT)}, gpu=daemon.config["gpu"])
         daemon.signal(signal.SIGHUP)
         daemon.wait_log("configuration reloaded")

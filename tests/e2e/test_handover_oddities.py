@@ -198,7 +198,7 @@ def test_a_fault_after_the_time_of_a_stop_gives_no_account_twice(place):
             daemon.signal(signal.SIGTERM)
             daemon.leaves_frames = True
             daemon.ends(0)
-        assert "the GPU failed" in daemon.log.partition("cam0: stopped")[2]
+        assert "the worker of device 0 failed" in daemon.log.partition("cam0: stopped")[2]
         assert daemon.log.count("cam0: stopped") == daemon.log.count("cam1: stopped") == 1
         assert daemon.final_account() == {"in": 3, "emitted": 3}
 

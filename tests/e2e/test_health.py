@@ -134,7 +134,7 @@ def hang(daemon, name="cam0"):
         document = unhealthy(daemon)
         return document if document and not document["pipelines"][name]["ok"] else None
     document = wait_until(it_is_seen, lambda: f"health sees it\n{daemon.log}", 40)
-    assert "the GPU failed" not in daemon.log
+    assert "the worker of device 0 failed" not in daemon.log
     return producer, document
 
 
@@ -188,7 +188,7 @@ def test_a_device_that_stands_still_is_found_by_its_canary(place):
         os.kill(worker, signal.SIGSTOP)
         document = wait_until(lambda: unhealthy(daemon), "health sees it")
         assert "no frame is there, and the canary" in document["devices"]["0"]["why"], document
-        assert document["pipelines"]["cam0"]["ok"] and "the GPU failed" not in daemon.log, document
+        assert document["pipelines"]["cam0"]["ok"] and "the worker of device 0 failed" not in daemon.log, document
         daemon.wait_log("the canary on device 0 failed: it has not come back for ")
         daemon.wait_log("device 0 has another worker")
         stays_healthy(daemon, canaries=1)
@@ -212,7 +212,7 @@ def test_a_standstill_of_the_whole_process_is_no_fault(place):
             daemon.signal(signal.SIGCONT)
             wait_until(lambda: health(daemon)[0], lambda: f"it is healthy again: {health(daemon)}")
         stays_healthy(daemon, canaries=1)
-        assert "the GPU failed" not in daemon.log
+        assert "the worker of device 0 failed" not in daemon.log
 
 
 def test_a_standstill_is_told_for_a_while(place):
@@ -273,7 +273,7 @@ def test_the_watchdog_starves_while_a_frame_hangs(place, manager):
         before = manager.fed
         time.sleep(pace(1))
         assert manager.fed == before
-        assert not health(daemon)[0] and "the GPU failed" not in daemon.log
+        assert not health(daemon)[0] and "the worker of device 0 failed" not in daemon.log
         producer.close()
         stop_at_once(daemon)
 

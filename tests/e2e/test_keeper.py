@@ -143,7 +143,7 @@ def test_a_stop_goes_on_over_a_fault(place):
                 daemon.signal(signal.SIGTERM)
                 assert reader.read(2 * SIZE) == numbered(2, SIZE).tobytes()
                 daemon.ends(0)
-        assert "another worker takes its place" in daemon.log
+        assert "another one takes its place" in daemon.log
         assert keeper.has_state, keeper.names
 
 

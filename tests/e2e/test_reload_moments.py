@@ -335,7 +335,7 @@ def test_a_fault_that_ends_the_daemon_while_a_reload_takes_sockets_over(place, e
         with daemon.producer("bad") as producer:
             sent = time.monotonic()
             producer.send(bytes(SIZE))
-            daemon.wait_log("the GPU failed")
+            daemon.wait_log("the worker of device 0 failed")
             if ends == "in time":
                 go_on()
             daemon.leaves_frames = daemon.leaves_sockets = True
@@ -360,7 +360,7 @@ def test_a_stop_and_a_fault_while_a_reload_makes_sockets(place, faults, status):
             daemon.signal(signal.SIGTERM)
             daemon.status()  # it has acted upon that by now
             producer.send(whole(0, SIZE).tobytes())
-            daemon.wait_log("the GPU failed")
+            daemon.wait_log("the worker of device 0 failed")
             injection.go_on()
             daemon.leaves_frames = True
             daemon.ends(status)
