@@ -53,7 +53,7 @@ static const char help[] =
     "\n"
     "SIGTERM finishes what is in flight and ends; SIGHUP reloads; SIGUSR1 writes the state to the log;\n"
     "SIGUSR2 lets the installed program take over, with all connections and frames.\n"
-    "Exit status: 0 ended when asked, 64 wrong options, 69 no usable GPU, 70 internal error, 71 GPU lost,\n"
+    "Exit status: 0 ended when asked, 64 wrong options, 69 no usable GPU, 70 internal error, 71 device lost,\n"
     "78 wrong configuration.\n";
 
 enum action {

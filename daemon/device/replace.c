@@ -40,6 +40,9 @@ bool device_replace(struct device *device, struct gpu_error *error) {
     taken = take_up(device, process, old, standby != NULL, error);
     process_release(old);
   }
+  if (process && !taken) {
+    process_kill(process, error->text);
+  }
   if (taken) {
     device_calm(device);
     atomic_store(&device->lost, false);

@@ -121,6 +121,15 @@ void health_of_left_out(const struct health_moment *moment, unsigned number, int
   snprintf(item->why, sizeof item->why, "it is left out: %s", text);
 }
 
+void health_of_waiting(const struct health_moment *moment, unsigned number, int64_t since, const char *why,
+                       struct health_item *item) {
+  health_of_left_out(moment, number, since, "", item);
+  item->reason = HEALTH_WAITING;
+  item->remedy =
+      "mend the stages that it fails of, and reload, which tries it at once; nvidia-smi and dmesg (Xid) may say more";
+  snprintf(item->why, sizeof item->why, "its workers fail too often, and the next one is started after a pause: %s", why);
+}
+
 void health_of_pipeline(const struct health_moment *moment, const char *name, const struct health_device *device,
                         const struct health_work *work, struct health_item *item) {
   health_begin(item, HEALTH_PIPELINE, name);

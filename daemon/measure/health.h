@@ -59,7 +59,7 @@ struct health_device {
   X(FAILED, "failed", "its frames made workers fail too often, and it takes none until it is resumed")                         \
   X(LEFT_OUT, "left_out", "a device failed for good, and sessions that were on it are on others")                              \
   X(NOT_STARTED, "not_started", "it could not start, and is tried until it can")                                               \
-  X(WAITING, "waiting", "the machine lacks something that it needs, as room on a disk; it is tried again and again")           \
+  X(WAITING, "waiting", "it lacks something, as room on a disk or a device that works; it is tried again and again")           \
   X(SOURCE, "source", "no frame can come")                                                                                     \
   X(SILENT, "silent", "no frame has come for longer than its source's `expect`")                                               \
   X(SINK, "sink", "results are lost, or have nowhere to go")                                                                   \
@@ -105,6 +105,8 @@ void health_of_device(const struct health_moment *moment, const struct health_de
 /* Of a device that failed for good at `since`, as `text` says. */
 void health_of_left_out(const struct health_moment *moment, unsigned number, int64_t since, const char *text,
                         struct health_item *item);
+void health_of_waiting(const struct health_moment *moment, unsigned number, int64_t since, const char *why,
+                       struct health_item *item);
 void health_of_pipeline(const struct health_moment *moment, const char *name, const struct health_device *device,
                         const struct health_work *work, struct health_item *item);
 void health_of_trouble(const struct health_moment *moment, const char *name, enum health_reason reason,

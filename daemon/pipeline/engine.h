@@ -118,8 +118,6 @@ void engine_unpark(struct engine *engine);
 
 /* Has a worker stand by for each device. Blocks: for set-up threads. False: one has none, for that reason. */
 bool engine_stand_by(struct engine *engine, enum config_standby standby, struct gpu_error *error);
-/* False: one is lost. */
-bool engine_lives(const struct engine *engine, struct gpu_error *error);
 /* When the lane that has gone longest without a finished turn last finished one (CLOCK_MONOTONIC ns). */
 int64_t engine_beat(const struct engine *engine);
 

@@ -103,15 +103,6 @@ bool engine_stand_by(struct engine *engine, enum config_standby standby, struct 
   return all;
 }
 
-bool engine_lives(const struct engine *engine, struct gpu_error *error) {
-  for (unsigned i = 0; i < engine->device_count; i++) {
-    if (!device_lives(engine->devices[i].device, error)) {
-      return false;
-    }
-  }
-  return true;
-}
-
 /* -- which devices a pipeline may have, as bits -------------------------------------------------------------------------- */
 
 static uint64_t bit(unsigned number) { return UINT64_C(1) << number; }
@@ -346,8 +337,6 @@ bool engine_open_devices(struct engine *engine, const struct config *config, con
   engine->there = names_all(config) ? count_devices(config) : 0;
   bool opened = open_all(engine, config, failure);
   engine->there = opened ? count_devices(config) : 0; /* a reload may want all; the driver was asked for no more until now */
-  if (opened) {
-  }
   return opened;
 }
 

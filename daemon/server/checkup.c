@@ -45,12 +45,14 @@ static int64_t checkup_later(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static void read_device(const struct server *server, const struct probe *probe, struct health_device *device) {
   struct canary_view view;
+  int64_t since;
+  const bool waits = recovery_waits(server, probe->number, &since) != NULL;
   canary_read(probe->canary, &view);
   *device = (struct health_device){
       .number = probe->number,
-      .fault = server->phase == SERVER_FAULTED ? server->fault : view.failure,
+      .fault = waits ? NULL : view.failure,
       .completed = atomic_load_explicit(engine_completion(server->engine, probe->number), memory_order_relaxed),
-      .probed = checkup_later(view.returned, server->checkup->rested),
+      .probed = waits ? clock_now() : checkup_later(view.returned, server->checkup->rested),
   };
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     struct health_work work;
@@ -104,6 +106,17 @@ static unsigned judge_broken(const struct server *server, const struct health_mo
       health_of_left_out(moment, absent->number, absent->since, absent->text, &item[count]);
     }
     count += absent->why == ENGINE_FAILED;
+  }
+  for (unsigned i = 0; i < server->checkup->count; i++) {
+    const unsigned number = server->checkup->probes[i].number;
+    int64_t since;
+    const char *why = recovery_waits(server, number, &since);
+    if (why && !engine_find_absent(server->engine, number)) {
+      if (item) {
+        health_of_waiting(moment, number, since, why, &item[count]);
+      }
+      count++;
+    }
   }
   return count;
 }
@@ -218,7 +231,7 @@ static void on_look(void *context) {
     checkup->rested = moment.now;
   }
   checkup_arm(server, &moment);
-  for (unsigned i = 0; i < checkup->count && server->phase < SERVER_FAULTED; i++) {
+  for (unsigned i = 0; i < checkup->count && server->phase < SERVER_ENDING; i++) {
     checkup_tend(server, &checkup->probes[i], &moment);
   }
 }

@@ -16,6 +16,7 @@ struct device_change {
   struct server *server;
   unsigned number;
   bool drains;
+  bool must;                   /* the device failed: it is tried until it can be */
   struct engine_absent before; /* what it was left out for, if it comes back */
   struct loop_timer *timer;
   int attempts;
@@ -57,36 +58,58 @@ static void change_device(void *context) {
   struct server *server = change->server;
   struct failure failure;
   char text[HISTORY_TEXT];
-  snprintf(text, sizeof text, "device %u was %s", change->number, change->drains ? "drained" : "brought back");
+  snprintf(text, sizeof text, "device %u was %s", change->number,
+           change->must     ? "left out"
+           : change->drains ? "drained"
+                            : "brought back");
   if (server_has_files(server, &failure)) {
+    server->history.suspects |= change->must; /* another device that fails when the next process starts is left out as well */
     server_hand_over(server, HISTORY_DEVICE, text, NULL, &failure);
   }
-  if (++change->attempts == ATTEMPTS) {
+  if (++change->attempts >= ATTEMPTS && !change->must) {
     give_up(change, failure.text);
   }
 }
 
-/* The answer needs a moment to leave. What is marked here goes with any hand-over that comes before. */
-static void begin_change(struct server *server, const struct device_order *order, const struct engine_absent *absent) {
+static struct device_change *make_change(struct server *server, unsigned number, bool drains) {
   struct device_change *change = calloc(1, sizeof *change);
   struct loop_timer *timer = change ? loop_timer_new(&server->loop, change_device, change) : NULL;
   if (!timer) {
     free(change);
+    return NULL;
+  }
+  *change = (struct device_change){.server = server, .number = number, .drains = drains, .timer = timer};
+  server->device_change = change;
+  (void)tracer_yield(server->tracer);
+  return change;
+}
+
+/* The answer needs a moment to leave. What is marked here goes with any hand-over that comes before. */
+static void begin_change(struct server *server, const struct device_order *order, const struct engine_absent *absent) {
+  struct device_change *change = make_change(server, order->number, order->command == DEVICE_DRAIN);
+  if (!change) {
     device_refuse(order, 503, "try again later", "there is not enough memory");
     return;
   }
-  *change = (struct device_change){
-      .server = server, .number = order->number, .drains = order->command == DEVICE_DRAIN, .timer = timer};
-  server->device_change = change;
   if (change->drains) {
     engine_leave_out(server->engine, order->number, ENGINE_DRAINED, "somebody asked for it");
   } else {
     change->before = *absent;
     engine_take_back(server->engine, order->number);
   }
-  (void)tracer_yield(server->tracer);
   device_answer(order, change->drains ? "draining" : "opening");
-  loop_timer_start(timer, ANSWER_MS, AGAIN_MS);
+  loop_timer_start(change->timer, ANSWER_MS, AGAIN_MS);
+}
+
+bool server_move_off(struct server *server, unsigned number) {
+  struct device_change *change = server->device_change;
+  if (!change && (change = make_change(server, number, true))) {
+    loop_timer_start(change->timer, 0, AGAIN_MS);
+  }
+  if (change) {
+    change->must = true; /* one that is under way for another device sees to both */
+  }
+  return change;
 }
 
 /* -- what is asked ---------------------------------------------------------------------------------------------------- */

@@ -5,209 +5,61 @@
  * starts another worker with the same memory and programs, which waits until the old process is gone (device_replace()).
  * Nothing else waits for a device.
  *
- * Where no worker can take its place, another image of the program goes on with everything. A device that fails too often is
- * left out, by such a hand-over too, or else the process ends. phases.c is told what is decided here, and enters the phase.
+ * A device whose workers fail too often waits: the next worker is started after a pause that grows from a second to a minute.
+ * Meanwhile its pipelines keep their connections and frames. Where every pipeline has another device, the sessions move there
+ * instead (devices.c).
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/log.h"
-#include "daemon/base/systemd.h"
 #include "daemon/server/private.h"
 #include "daemon/state/exec.h"
 
-enum { LIMIT_TEXT = 128 };
 #define REWIND_NS (2 * NS_PER_S) /* for lanes to stand still */
+#define SHORTEST  NS_PER_S
+#define LONGEST   (60 * NS_PER_S)
 
-static const char *say_limit(const struct server *server, char text[LIMIT_TEXT]) {
-  unsigned limit = server->config->gpu.faults;
-  snprintf(text, LIMIT_TEXT, "the daemon ends, since that was more than %u times in a minute (gpu.faults)", limit);
-  return limit > 0 ? text : "the daemon ends at once, as gpu.faults has it";
-}
+struct recovery { /* of a device */
+  struct server *server;
+  unsigned number;
+  bool is_under_way; /* from its fault until it has another worker */
+  bool is_rewound;   /* its frames were taken back */
+  bool works;        /* a set-up thread is at it */
+  bool waits;        /* its workers failed too often */
+  bool moves;        /* its sessions will move to other devices */
+  bool replaced;     /* what the set-up thread found */
+  struct gpu_error error;
+  int64_t since, back; /* when it failed, and when it was back after the fault before; CLOCK_MONOTONIC ns */
+  int64_t pause;       /* the last one before a start; 0: faults are not too many */
+  struct fault fault;
+  struct loop_timer *timer;    /* of the pause */
+  char sentence[HISTORY_TEXT]; /* what came first */
+  char reason[GPU_TEXT];       /* its error alone */
+};
 
-void server_end_by_faults(struct server *server, const struct fault *fault) {
-  char text[LIMIT_TEXT];
-  fault_log(fault, say_limit(server, text));
-  server_end_now(server, EXIT_STATUS_GPU_LOST);
-}
-
-void server_end_after_fault(struct server *server) {
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
-    pipeline_log_account(server->pipelines[i]);
-    if (!server->reload ||
-        !reload_is_at_sockets(server->reload)) { /* else the sockets of pipelines stay for the next process */
-      pipeline_abandon(server->pipelines[i]);
+static struct recovery *find_recovery(const struct server *server, unsigned device) {
+  for (unsigned i = 0; i < server->recovery_count; i++) {
+    if (server->recoveries[i].number == device) {
+      return &server->recoveries[i];
     }
   }
-  server_end_now(server, EXIT_STATUS_GPU_LOST);
-}
-
-__attribute__((format(printf, 3, 4))) static void end_by_fault(struct server *server, const struct fault *fault,
-                                                               const char *why, ...) {
-  if (server->phase == SERVER_FAULTED) {
-    return; /* another device has failed meanwhile */
-  }
-  char outcome[sizeof((struct failure *)NULL)->text + 80];
-  va_list arguments;
-  va_start(arguments, why);
-  vsnprintf(outcome, sizeof outcome, why, arguments);
-  va_end(arguments);
-  fault_log(fault, outcome);
-  systemd_stopping("a device failed");
-  fault_describe(fault, server->fault);
-  server->report(server, SERVER_LOST, NULL);
-}
-
-/* Adds the frames that pipelines other than the one that saw the fault have on the device, as far as their lanes have said. */
-static void add_others(const struct server *server, struct fault *fault) {
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
-    const struct config_pipeline *config = pipeline_config(server->pipelines[i]);
-    struct health_work work;
-    pipeline_work(server->pipelines[i], fault->device, &work);
-    uint64_t told = fault->pipeline && strcmp(fault->pipeline, config->name) == 0 ? fault->frames : 0;
-    if (work.frames > told) {
-      fault_add_others(fault, work.frames - told, config->name);
-    }
-  }
-}
-
-void server_end_unanswered(void *context) {
-  struct server *server = context;
-  end_by_fault(server, server->unanswered, "the daemon ends, since a reload stands between two configurations");
-}
-
-/* While a reload exchanges pipelines nothing of them can be handed over. The exchange will be over soon. */
-static void wait_for_reload(struct server *server, const struct fault *fault) {
-  if (server->unanswered) {
-    return;
-  }
-  server->unanswered = malloc(sizeof *fault);
-  if (!server->unanswered) {
-    end_by_fault(server, fault, "the daemon ends, since there is no memory to wait for a reload");
-    return;
-  }
-  *server->unanswered = *fault;
-  server->report(server, SERVER_FAULT_WAITS, NULL);
-}
-
-/* What nothing else helps against: another image of the program goes on with everything. */
-static void hand_over(struct server *server, const struct fault *fault) {
-  struct failure failure;
-  char text[FAULT_TEXT], sentence[HISTORY_TEXT];
-  snprintf(sentence, sizeof sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "", fault->pipeline ? ": " : "",
-           fault_describe(fault, text));
-  server->history.suspects = true;
-  if (server->reload) {
-    reload_on_fault(server->reload);
-  }
-  server_hand_over(server, HISTORY_FAULT, sentence, NULL, &failure);
-  end_by_fault(server, fault, "the daemon ends, since nothing could be taken up again (%s)", failure.text);
+  return NULL;
 }
 
 /* -- another worker ---------------------------------------------------------------------------------------------------- */
 
-struct replacement {
-  struct server *server;
-  struct fault fault;
-  struct gpu_error error;
-  bool replaced;
-  struct loop_timer *pause;    /* of one that the machine refuses for now */
-  char sentence[HISTORY_TEXT]; /* of what came first, */
-  char reason[GPU_TEXT];       /* the error alone, */
-  int64_t stopped;             /* and since when the device stands still */
-};
-
-static uint64_t bit(unsigned device) { return UINT64_C(1) << device; }
-
-/* What comes now finds the device lost still, or has the generation of the worker before. */
-static void replace(void *context) {
-  struct replacement *replacement = context;
-  replacement->replaced =
-      device_replace(engine_device(replacement->server->engine, replacement->fault.device), &replacement->error);
-}
-
-static void on_replaced(void *context);
-
-/* A worker that fails at its start counts as any other. False: these were too many, or there is no memory. */
-static bool replace_again(struct server *server, struct replacement *replacement) {
-  const int64_t now = clock_now();
-  const unsigned limit = server->config->gpu.faults, device = replacement->fault.device;
-  const bool is_fault = !replacement->error.is_ended;
-  replacement->fault.error = replacement->error;
-  if (device_has_worker(engine_device(server->engine, device)) ||
-      (is_fault && (limit == 0 || history_is_too_fast(&server->history, limit, now)))) {
-    return false;
-  }
-  if (is_fault && engine_can_spare(server->engine, server->config, device, NULL)) { /* one that fails again at once is broken */
-    engine_leave_broken_out(server->engine, device, replacement->error.text, replacement->error.remedy);
-    return false;
-  }
-  if (is_fault) {
-    history_note_fault(&server->history, now);
-  }
-  fault_log(&replacement->fault, "one more takes its place");
-  history_end(&server->history, HISTORY_FAULT, replacement->sentence, server->history.stopped);
-  return loop_job(&server->loop, replace, on_replaced, replacement);
-}
-
-static void try_again(void *context) {
-  struct replacement *replacement = context;
-  replacement->pause = loop_timer_close(replacement->pause);
-  if (!loop_job(&replacement->server->loop, replace, on_replaced, replacement)) {
-    on_replaced(replacement);
-  }
-}
-
-/* What the machine refuses may be there a second later. */
-static bool pause_replacement(struct server *server, struct replacement *replacement) {
-  replacement->pause = replacement->error.of_system ? loop_timer_new(&server->loop, try_again, replacement) : NULL;
-  if (replacement->pause) {
-    log_event(LOG_FAILED, NULL, "no worker can be started, which is tried again in a second: %s", replacement->error.text);
-    loop_timer_start(replacement->pause, 1000, 0);
-  }
-  return replacement->pause != NULL;
-}
-
-static void on_replaced(void *context) {
-  struct replacement *replacement = context;
-  struct server *server = replacement->server;
-  const unsigned device = replacement->fault.device;
-  const bool goes_on = server->phase == SERVER_RUNNING || server->phase == SERVER_STOPPING;
-  if (!replacement->replaced && goes_on && pause_replacement(server, replacement)) {
-    return;
-  }
-  exec_reserve(EXEC_RESERVE);
-  if (!replacement->replaced && goes_on && replace_again(server, replacement)) {
-    return;
-  }
-  const int64_t now = clock_now();
-  server->replacing &= ~bit(device);
-  device_judge_end(); /* whoever asked what can be spared has its answer */
-  history_begin(&server->history, now);
-  if (replacement->replaced) {
-    struct worker_history *workers = &server->workers[device];
-    worker_history_replace(workers, replacement->reason, replacement->stopped, now);
-    checkup_revive(server, device);
-    log_event(LOG_WORKER_REPLACED, NULL, "device %u has another worker: frames there stood still for %.3g ms", device,
-              (double)workers->gap / (double)NS_PER_MS);
-    server_note(server);
-  } else if (goes_on) {
-    replacement->fault.error = replacement->error;
-    hand_over(server, &replacement->fault);
-  }
-  free(replacement);
-}
-
-/* Takes back the frames that were on the device, while lanes stand still. False: they cannot. */
-static bool rewind_frames(struct server *server, unsigned device, bool is_blamed) {
+/* Takes back the frames that were on the device, while lanes stand still. False: they cannot yet. */
+static bool rewind_frames(struct recovery *recovery) {
+  struct server *server = recovery->server;
+  const unsigned device = recovery->number;
   const int64_t now = clock_now();
   const struct lane_patience patience = {.file = now, .leaves_files = true, .limit = now + REWIND_NS};
   struct failure failure;
   bool rewound = engine_park(server->engine, &patience);
   if (rewound) {
-    if (is_blamed && server_suspect(server, device, true, false) == 1) {
+    if (!recovery->fault.error.is_ended && server_suspect(server, device, true, false) == 1) {
       server_suspect(server, device, true, true);
     }
     retry_restart(engine_retry(server->engine));
@@ -222,109 +74,213 @@ static bool rewind_frames(struct server *server, unsigned device, bool is_blamed
   return rewound;
 }
 
-static bool replace_worker(struct server *server, const struct fault *fault) {
-  char text[FAULT_TEXT];
-  struct device *device = engine_device(server->engine, fault->device);
-  struct replacement *replacement = device ? calloc(1, sizeof *replacement) : NULL;
-  if (!replacement || (server->phase != SERVER_RUNNING && server->phase != SERVER_STOPPING)) {
-    free(replacement);
-    return false;
-  }
-  *replacement = (struct replacement){.server = server, .fault = *fault};
-  snprintf(replacement->reason, sizeof replacement->reason, "%s", fault->error.text);
-  snprintf(replacement->sentence, sizeof replacement->sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "",
-           fault->pipeline ? ": " : "", fault_describe(fault, text));
-  device_abandon(device, fault->error.text);
-  if (!rewind_frames(server, fault->device, !fault->error.is_ended) ||
-      !loop_job(&server->loop, replace, on_replaced, replacement)) {
-    free(replacement);
-    return false;
-  }
+static void try_rewind(struct recovery *recovery) { recovery->is_rewound = recovery->is_rewound || rewind_frames(recovery); }
+
+/* What comes now finds the device lost still, or has the generation of the worker before. */
+static void replace(void *context) {
+  struct recovery *recovery = context;
+  recovery->replaced = device_replace(engine_device(recovery->server->engine, recovery->number), &recovery->error);
+}
+
+static void on_replaced(void *context);
+
+static void start_worker(void *context) {
+  struct recovery *recovery = context;
+  struct server *server = recovery->server;
   exec_reserve(0); /* another worker needs descriptors even if clients have all others */
-  replacement->stopped = clock_now();
-  history_end(&server->history, HISTORY_FAULT, replacement->sentence, replacement->stopped);
-  server->replacing |= bit(fault->device);
-  return true;
-}
-
-static void take_up_again(struct server *server, const struct fault *fault) {
-  fault_log(fault, "another one takes its place");
-  if (!replace_worker(server, fault)) {
-    hand_over(server, fault);
+  try_rewind(recovery);
+  recovery->works = recovery->is_rewound && loop_job(&server->loop, replace, on_replaced, recovery);
+  if (!recovery->works) {
+    exec_reserve(EXEC_RESERVE);
+    loop_timer_start(recovery->timer, SHORTEST / NS_PER_MS, 0);
   }
 }
 
-/* A device that fails again and again is left out, where every pipeline has another one. */
-static bool leave_out(struct server *server, const struct fault *fault, unsigned limit) {
-  char text[ENGINE_TEXT];
-  if (limit == 0 || !engine_device(server->engine, fault->device) ||
-      !engine_can_spare(server->engine, server->config, fault->device, NULL)) {
-    return false;
-  }
-  snprintf(text, sizeof text, "it failed more than %u times in a minute: %.200s", limit, fault->error.text);
-  engine_leave_out(server->engine, fault->device, ENGINE_FAILED, text);
-  log_event(LOG_DEVICE, NULL, "device %u is left out, and its sessions move to others: %s", fault->device, text);
-  memset(server->history.faults, 0, sizeof server->history.faults);
-  return true;
+static void wait_longer(struct recovery *recovery) {
+  const unsigned limit = recovery->server->config->gpu.faults;
+  char outcome[128];
+  recovery->pause = recovery->pause == 0 ? SHORTEST : recovery->pause < LONGEST / 2 ? 2 * recovery->pause : LONGEST;
+  recovery->waits = true;
+  snprintf(outcome, sizeof outcome,
+           "another one is started in %lld s, since that was more than %u times in a minute (gpu.faults)",
+           (long long)(recovery->pause / NS_PER_S), limit);
+  fault_log(&recovery->fault, outcome);
+  try_rewind(recovery);
+  loop_timer_start(recovery->timer, (uint64_t)(recovery->pause / NS_PER_MS), 0);
 }
 
-/* By the configuration in force, which a reload that was under way may have brought. */
-static void answer_fault(struct server *server, const struct fault *fault) {
-  int64_t now = clock_now();
-  unsigned limit_a_minute = server->config->gpu.faults;
+/* Sessions on a device that fails for good go to the others, where every pipeline has another one. */
+static bool move_off(struct recovery *recovery, const char *why) {
+  struct server *server = recovery->server;
+  recovery->moves =
+      engine_can_spare(server->engine, server->config, recovery->number, NULL) && server_move_off(server, recovery->number);
+  if (recovery->moves) {
+    fault_log(&recovery->fault, "its sessions move to other devices");
+    try_rewind(recovery);
+    engine_leave_broken_out(server->engine, recovery->number, why, recovery->fault.error.remedy);
+    memset(server->history.faults, 0, sizeof server->history.faults);
+  }
+  return recovery->moves;
+}
+
+/* By the configuration in force, which a reload that was under way may have brought. `starts`: the worker failed at its start.
+ */
+static void judge_fault(struct recovery *recovery, bool starts) {
+  struct server *server = recovery->server;
+  const struct gpu_error *error = &recovery->fault.error;
+  const unsigned limit = server->config->gpu.faults;
+  const int64_t now = clock_now();
+  char why[ENGINE_TEXT];
   /* it is the suspected frame's fault, or the daemon's own doing, and not the device's */
-  bool is_known = retry_is_on(engine_retry(server->engine)) || fault->error.is_ended;
-  bool is_too_much = !fault->error.is_ended &&
-                     (limit_a_minute == 0 || (!is_known && history_is_too_fast(&server->history, limit_a_minute, now)));
-  if (is_too_much && !leave_out(server, fault, limit_a_minute)) {
-    char text[LIMIT_TEXT];
-    end_by_fault(server, fault, "%s", say_limit(server, text));
+  const bool is_known = (!starts && retry_is_on(engine_retry(server->engine))) || error->is_ended;
+  const bool is_too_much = !error->is_ended && (limit == 0 || (!is_known && history_is_too_fast(&server->history, limit, now)));
+  if (!is_known) {
+    history_note_fault(&server->history, now);
+  }
+  history_end(&server->history, HISTORY_FAULT, recovery->sentence, recovery->since);
+  snprintf(why, sizeof why, "it failed more than %u times in a minute: %.200s", limit, error->text);
+  if ((starts && !error->is_ended && move_off(recovery, error->text)) || (is_too_much && move_off(recovery, why))) {
+    return;
+  }
+  if (is_too_much) {
+    wait_longer(recovery);
   } else {
-    if (!is_known) {
-      history_note_fault(&server->history, now);
-    }
-    if (is_too_much) { /* the device is left out: its sessions are placed anew */
-      fault_log(fault, "everything is taken up again");
-      hand_over(server, fault);
-    } else {
-      take_up_again(server, fault);
-    }
+    fault_log(&recovery->fault, starts ? "one more takes its place" : "another one takes its place");
+    start_worker(recovery);
   }
 }
 
-/* The pipeline that saw the fault may have gone with the reload. */
-void server_answer_fault(struct server *server) {
-  struct fault fault = *server->unanswered;
-  bool is_there = false;
-  free(server->unanswered);
-  server->unanswered = NULL;
+static void end_recovery(struct recovery *recovery) {
+  struct server *server = recovery->server;
+  recovery->is_under_way = false;
+  recovery->back = clock_now();
+  server->history.stopped = recovery->since; /* another device may have failed since */
+  history_begin(&server->history, recovery->back);
+  worker_history_replace(&server->workers[recovery->number], recovery->reason, recovery->since, recovery->back);
+  checkup_revive(server, recovery->number);
+  log_event(LOG_WORKER_REPLACED, NULL, "device %u has another worker: frames there stood still for %.3g ms", recovery->number,
+            (double)server->history.gap / (double)NS_PER_MS);
+  server_note(server);
+}
+
+static void on_replaced(void *context) {
+  struct recovery *recovery = context;
+  struct server *server = recovery->server;
+  recovery->works = false;
+  exec_reserve(EXEC_RESERVE);
+  device_judge_end(); /* whoever asked what can be spared has its answer */
+  if (server->phase == SERVER_ENDING) {
+    return;
+  }
+  if (recovery->replaced) {
+    end_recovery(recovery);
+  } else if (recovery->error.of_system) { /* what the machine refuses may be there a second later */
+    log_event(LOG_FAILED, NULL, "no worker can be started, which is tried again in a second: %s", recovery->error.text);
+    loop_timer_start(recovery->timer, SHORTEST / NS_PER_MS, 0);
+  } else {
+    fault_of_device(&recovery->fault, recovery->number, recovery->error.text);
+    recovery->fault.error = recovery->error;
+    judge_fault(recovery, true);
+  }
+}
+
+/* -- faults ----------------------------------------------------------------------------------------------------------- */
+
+/* Adds the frames that pipelines other than the one that saw the fault have on the device, as far as their lanes have said. */
+static void add_others(const struct server *server, struct fault *fault) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    is_there = is_there || pipeline_config(server->pipelines[i])->name == fault.pipeline;
+    const struct config_pipeline *config = pipeline_config(server->pipelines[i]);
+    struct health_work work;
+    pipeline_work(server->pipelines[i], fault->device, &work);
+    uint64_t told = fault->pipeline && strcmp(fault->pipeline, config->name) == 0 ? fault->frames : 0;
+    if (work.frames > told) {
+      fault_add_others(fault, work.frames - told, config->name);
+    }
   }
-  fault.pipeline = is_there ? fault.pipeline : NULL;
-  answer_fault(server, &fault);
 }
 
-/* It tells of a worker that has been replaced, or is being. */
+/* It tells of a worker that has been replaced. */
 static bool is_stale(const struct server *server, const struct fault *fault) {
   const struct device *device = engine_device(server->engine, fault->device);
-  if (!device) {
-    return false;
-  }
-  bool is_old = fault->pipeline ? fault->generation != device_generation(device) : !device_is_lost(device);
-  return is_old || (server->replacing & bit(fault->device)) != 0;
+  return fault->pipeline ? fault->generation != device_generation(device) : !device_is_lost(device);
 }
 
 void server_fault(struct server *server, const struct server_cause *cause) {
-  struct fault fault = *cause->fault;
-  struct failure later;
-  if (server->handing_over || is_stale(server, &fault)) {
+  const struct fault *fault = cause->fault;
+  struct recovery *recovery = find_recovery(server, fault->device);
+  char text[FAULT_TEXT];
+  if (!recovery || recovery->is_under_way || server->handing_over || is_stale(server, fault)) {
     return;
   }
-  add_others(server, &fault);
-  if (server->reload && !server_may_hand_over(server, &later)) {
-    wait_for_reload(server, &fault);
-  } else {
-    answer_fault(server, &fault);
+  const int64_t now = clock_now();
+  recovery->is_under_way = true;
+  recovery->is_rewound = recovery->waits = recovery->moves = false;
+  recovery->since = now;
+  recovery->pause = now - recovery->back < LONGEST ? recovery->pause : 0;
+  recovery->fault = *fault;
+  add_others(server, &recovery->fault);
+  snprintf(recovery->sentence, sizeof recovery->sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "",
+           fault->pipeline ? ": " : "", fault_describe(&recovery->fault, text));
+  snprintf(recovery->reason, sizeof recovery->reason, "%s", fault->error.text);
+  device_abandon(engine_device(server->engine, recovery->number), fault->error.text);
+  judge_fault(recovery, false);
+}
+
+/* -- for others ------------------------------------------------------------------------------------------------------- */
+
+bool recovery_is_under_way(const struct server *server, unsigned device) {
+  const struct recovery *recovery = find_recovery(server, device);
+  return recovery && recovery->is_under_way;
+}
+
+bool recoveries_are_at_work(const struct server *server) {
+  bool any = false;
+  for (unsigned i = 0; i < server->recovery_count; i++) {
+    const struct recovery *recovery = &server->recoveries[i];
+    const bool is_lost = device_is_lost(engine_device(server->engine, recovery->number)); /* which may not be known here yet */
+    any = any || recovery->works || (is_lost && !recovery->waits && !recovery->moves);
   }
+  return any;
+}
+
+void recoveries_hurry(struct server *server) {
+  for (unsigned i = 0; i < server->recovery_count; i++) {
+    struct recovery *recovery = &server->recoveries[i];
+    if (recovery->is_under_way && !recovery->works && !recovery->moves) {
+      loop_timer_start(recovery->timer, 0, 0);
+    }
+  }
+}
+
+const char *recovery_waits(const struct server *server, unsigned device, int64_t *since) {
+  const struct recovery *recovery = find_recovery(server, device);
+  bool waits = recovery && recovery->is_under_way && (recovery->waits || recovery->moves);
+  *since = waits ? recovery->since : 0;
+  return waits ? recovery->fault.error.text : NULL;
+}
+
+bool recoveries_open(struct server *server) {
+  const unsigned count = engine_devices(server->engine);
+  server->recoveries = calloc(count, sizeof *server->recoveries);
+  for (; server->recoveries && server->recovery_count < count; server->recovery_count++) {
+    struct recovery *recovery = &server->recoveries[server->recovery_count];
+    *recovery = (struct recovery){.server = server,
+                                  .number = engine_device_number(server->engine, server->recovery_count),
+                                  .timer = loop_timer_new(&server->loop, start_worker, recovery)};
+    if (!recovery->timer) {
+      return false;
+    }
+  }
+  return server->recoveries != NULL;
+}
+
+void recoveries_stop(struct server *server) {
+  for (unsigned i = 0; i < server->recovery_count; i++) {
+    server->recoveries[i].timer = loop_timer_close(server->recoveries[i].timer);
+  }
+}
+
+void recoveries_free(struct server *server) {
+  free(server->recoveries);
+  server->recoveries = NULL;
 }

@@ -38,8 +38,6 @@ const char *server_take_config(const struct left *left) {
     at = path + strlen(path) + 1;
     at = at < left->end ? at : NULL;
   }
-  if (at && !left->by_manager) {
-  }
   return at;
 }
 
@@ -114,14 +112,6 @@ unsigned server_suspect(struct server *server, unsigned device, bool failed, boo
   return running;
 }
 
-/* Frames on devices are suspected of a fault, and a frame that was alone there even more: the driver ends all devices of a
- * process with one of them, so that which one failed is not known. */
-static void suspect(struct server *server, bool fault) {
-  if (server_suspect(server, NO_DEVICE, fault, false) == 1) {
-    server_suspect(server, NO_DEVICE, fault, true);
-  }
-}
-
 bool server_may_hand_over(const struct server *server, struct failure *failure) {
   bool may = server->phase == SERVER_RUNNING || server->phase == SERVER_STOPPING;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -158,10 +148,9 @@ static void handover_leave(struct server *server, struct state *state, struct fa
 }
 
 static bool handover_park(struct server *server, enum history_cause cause, int64_t now, struct failure *failure) {
-  /* after a fault frames do not move anyway, and no pipeline could go on without its file */
-  int64_t file_time = cause == HISTORY_FAULT ? PARK_TIME : cause == HISTORY_RESTART ? LAST_TIME : FILE_TIME;
+  const bool ends = cause == HISTORY_RESTART;
   const struct lane_patience patience = {
-      .file = now + file_time, .leaves_files = cause == HISTORY_RESTART, .limit = now + PARK_TIME};
+      .file = now + (ends ? LAST_TIME : FILE_TIME), .leaves_files = ends, .limit = now + PARK_TIME};
   if (engine_park(server->engine, &patience)) {
     return true;
   }
@@ -199,7 +188,7 @@ static void put_and_go(struct server *server, enum history_cause cause, const ch
     pipeline_recall_recording(server->pipelines[i]);
   }
   handover_settle(server);
-  suspect(server, cause == HISTORY_FAULT);
+  server_suspect(server, NO_DEVICE, false, false); /* frames on devices run again */
   struct state *state = handover_put(server, cause != HISTORY_RESTART, false);
   if (!state) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the state cannot be kept: not enough memory");
@@ -312,11 +301,10 @@ bool server_tell_next(const struct server *server) {
 /* What it was at. At a restart the stop is done by leaving, and a stop that was killed is not to go on. */
 static void take_tasks(struct server *server, const struct server *left, bool live) {
   enum history_cause cause = left->cause; /* that of its history may be a fault since, at which this was taken up before */
-  bool reloads = left->reload && !left->reload_given_up && (cause != HISTORY_RESTART || live);
+  bool reloads = left->reload && (cause != HISTORY_RESTART || live);
   server->stops_again = left->next_stops || (left->stop_wanted && cause != HISTORY_RESTART && !live);
-  server->upgrades_again = left->upgrade && (cause == HISTORY_FAULT || cause == HISTORY_DEVICE) && !live;
+  server->upgrades_again = left->upgrade && cause == HISTORY_DEVICE && !live;
   server->reload_at_once |= reloads || left->next_reloads;
-  server->reload_repeats = reloads && server->history.cause == HISTORY_FAULT && !live;
   server->asked = left->asking;
 }
 
@@ -331,9 +319,8 @@ static bool take_workers(struct server *server, const struct server *left) {
 bool server_take(struct server *server) {
   const struct server *left = left_server();
   bool sound = left && server->left->state->pipelines == server->config->pipeline_count && image_is_time(left->started) &&
-               IMAGE_IS_FLAG(left->stop_wanted) && IMAGE_IS_FLAG(left->reload_given_up) && IMAGE_IS_FLAG(left->next_stops) &&
-               IMAGE_IS_FLAG(left->next_reloads) && history_adopt(&server->history, &left->history) &&
-               take_workers(server, left);
+               IMAGE_IS_FLAG(left->stop_wanted) && IMAGE_IS_FLAG(left->next_stops) && IMAGE_IS_FLAG(left->next_reloads) &&
+               history_adopt(&server->history, &left->history) && take_workers(server, left);
   if (!sound) {
     return false;
   }

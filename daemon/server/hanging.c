@@ -201,7 +201,7 @@ static bool only_files_are_left(const struct server *server) {
 
 static void on_look(void *context) {
   struct server *server = context;
-  if (server->phase != SERVER_FAULTED && only_files_are_left(server)) {
+  if (only_files_are_left(server)) {
     server_end_hanging(server);
   }
 }

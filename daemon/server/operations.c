@@ -73,7 +73,7 @@ static void read_device(const struct server *server, unsigned index, struct devi
   unsigned number = engine_device_number(server->engine, index);
   struct device *device = engine_device(server->engine, number);
   enum device_standby standby = DEVICE_STANDBY_OFF;
-  const bool is_replaced = (server->replacing >> number & 1) != 0;
+  const bool is_replaced = recovery_is_under_way(server, number);
   *view = (struct device_view){.number = number,
                                .name = device_name(device),
                                .address = device_address(device),

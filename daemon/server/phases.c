@@ -1,10 +1,10 @@
 /*
- * The server's phases. What happens to the daemon as a whole, be it a signal, the end of a reload or a dead device, comes here
+ * The server's phases. What happens to the daemon as a whole, be it a signal, the end of a reload or a lost worker, comes here
  * as an event; the table near the end of this file says what each event does in each phase, and where that may lead.
  *
  * Everything else in this folder stands below this file: it does its part, reports through `server->report`, and calls nothing
- * here. A phase is only ever left for a later one, except that a fault which had to wait for a reload may be answered while the
- * handles are being closed. A stop that meets a reload waits for it: until then the phase is SERVER_RUNNING with `stop_wanted`.
+ * here. A phase is only ever left for a later one. A stop that meets a reload waits for it: until then the phase is
+ * SERVER_RUNNING with `stop_wanted`.
  */
 #include <assert.h>
 
@@ -12,8 +12,6 @@
 #include "daemon/base/systemd.h"
 #include "daemon/server/private.h"
 #include "daemon/state/exec.h"
-
-enum { FAULT_LIMIT_MS = 2000 }; /* for the lanes to account for their frames after a fault, and for a reload to be over */
 
 typedef void server_act(struct server *server, const struct server_cause *cause);
 
@@ -32,24 +30,19 @@ static void enter(struct server *server, enum server_phase phase) {
 
 /* -- limits ---------------------------------------------------------------------------------------------------------- */
 
-/* Calls `act` if what is under way is not over by then. */
-static void set_limit(struct server *server, loop_callback *act, uint64_t milliseconds) {
-  loop_timer_close(server->limit);
-  server->limit = loop_timer_new(&server->loop, act, server);
-  if (server->limit) {
-    loop_timer_start(server->limit, milliseconds, 0);
-  } else {
-    act(server);
-  }
-}
-
 static void on_limit(void *context) {
   struct server *server = context;
   server->report(server, SERVER_LATE, NULL);
 }
 
 static void limit_drain(struct server *server) {
-  set_limit(server, on_limit, (uint64_t)(server->config->drain_timeout_ns / NS_PER_MS));
+  loop_timer_close(server->limit);
+  server->limit = loop_timer_new(&server->loop, on_limit, server);
+  if (server->limit) {
+    loop_timer_start(server->limit, (uint64_t)(server->config->drain_timeout_ns / NS_PER_MS), 0);
+  } else {
+    on_limit(server);
+  }
 }
 
 /* -- the end --------------------------------------------------------------------------------------------------------- */
@@ -76,7 +69,7 @@ static void end_all(struct server *server) {
 static void server_cut(struct server *server) {
   server_look_for_hanging(server);
   if (server->reload && reload_is_at_sockets(server->reload)) {
-    return; /* until SERVER_LET_GO says that the reload's worker has done with the sockets */
+    return; /* after_reload() does it: a set-up thread is at the sockets of pipelines until then */
   }
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_stop(server->pipelines[i]);
@@ -234,32 +227,6 @@ static void server_fail_late(struct server *server, const struct server_cause *c
   }
 }
 
-/* -- faults of a device ---------------------------------------------------------------------------------------------- */
-
-static void limit_unanswered(struct server *server, const struct server_cause *cause) {
-  (void)cause;
-  if (!server->limit) {
-    set_limit(server, server_end_unanswered, FAULT_LIMIT_MS);
-  }
-}
-
-static void enter_fault(struct server *server, const struct server_cause *cause) {
-  (void)cause;
-  enter(server, SERVER_FAULTED);
-  server_cut(server);
-  set_limit(server, on_limit, FAULT_LIMIT_MS);
-}
-
-static void end_after_fault(struct server *server, const struct server_cause *cause) {
-  (void)cause;
-  server_end_after_fault(server);
-}
-
-static void cut_after_fault(struct server *server, const struct server_cause *cause) {
-  (void)cause;
-  server_cut(server);
-}
-
 /* -- start and reloads ----------------------------------------------------------------------------------------------- */
 
 static void server_begin(struct server *server, const struct server_cause *cause) {
@@ -306,12 +273,6 @@ static void after_reload(struct server *server, const struct server_cause *cause
   } else {
     end_of_input(server);
   }
-  if (server->unanswered) {
-    if (!server->stop_wanted) {
-      server->limit = loop_timer_close(server->limit);
-    }
-    server_answer_fault(server);
-  }
   reload_at_once(server);
 }
 
@@ -348,13 +309,6 @@ static void end_if_gone(struct server *server, const struct server_cause *cause)
   }
 }
 
-static void end_after_fault_if_gone(struct server *server, const struct server_cause *cause) {
-  (void)cause;
-  if (have_all_stopped(server)) {
-    server_end_after_fault(server);
-  }
-}
-
 static void on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
   static const enum server_event events[] = {[PIPELINE_QUIET] = SERVER_PIPELINE_QUIET,
                                              [PIPELINE_GONE] = SERVER_PIPELINE_GONE,
@@ -373,13 +327,11 @@ static void on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_
 
 /* -- the table ------------------------------------------------------------------------------------------------------- */
 
-/* Nothing follows where a field is empty. FAULTED ends with the process, ENDING when the loop has no handle left. */
+/* Nothing follows where a field is empty. ENDING ends when the loop has no handle left. */
 static const struct server_step table[SERVER_PHASES][SERVER_EVENTS] = {
     [SERVER_STARTING] = {[SERVER_PREPARED] = {server_begin, TO(SERVER_RUNNING) | TO(SERVER_ENDING)},
                          [SERVER_FAILED] = {server_fail, TO(SERVER_ENDING)},
-                         [SERVER_STOP] = {stop_start, 0},
-                         [SERVER_FAULT] = {server_fault, 0},
-                         [SERVER_LOST] = {enter_fault, TO(SERVER_FAULTED)}},
+                         [SERVER_STOP] = {stop_start, 0}},
     [SERVER_RUNNING] = {[SERVER_SERVES] = {server_go_on, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
                         [SERVER_FAILED] = {server_fail_late, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
                         [SERVER_STOP] = {server_stop, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
@@ -390,20 +342,13 @@ static const struct server_step table[SERVER_PHASES][SERVER_EVENTS] = {
                         [SERVER_PIPELINE_GONE] = {tell_reload, 0},
                         [SERVER_PIPELINE_ENDED] = {tell_reload, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
                         [SERVER_PIPELINE_RESTAGED] = {tell_reload, 0},
-                        [SERVER_FAULT] = {server_fault, 0},
-                        [SERVER_FAULT_WAITS] = {limit_unanswered, 0},
-                        [SERVER_LOST] = {enter_fault, TO(SERVER_FAULTED)}},
+                        [SERVER_FAULT] = {server_fault, 0}},
     [SERVER_STOPPING] = {[SERVER_FAILED] = {server_fail_late, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
                          [SERVER_STOP] = {server_stop_again, TO(SERVER_ENDING)},
                          [SERVER_LATE] = {give_no_more_time, TO(SERVER_ENDING)},
                          [SERVER_PIPELINE_QUIET] = {leave_if_quiet, TO(SERVER_ENDING)},
                          [SERVER_PIPELINE_GONE] = {end_if_gone, TO(SERVER_ENDING)},
-                         [SERVER_FAULT] = {server_fault, 0},
-                         [SERVER_LOST] = {enter_fault, TO(SERVER_FAULTED)}},
-    [SERVER_FAULTED] = {[SERVER_LATE] = {end_after_fault, 0},
-                        [SERVER_LET_GO] = {cut_after_fault, 0},
-                        [SERVER_PIPELINE_GONE] = {end_after_fault_if_gone, 0}},
-    [SERVER_ENDING] = {[SERVER_LOST] = {enter_fault, TO(SERVER_FAULTED)}},
+                         [SERVER_FAULT] = {server_fault, 0}},
 };
 
 /* An event may bring forth others before it is done with; each is judged by the phase that it finds. */

@@ -1,7 +1,7 @@
 /*
  * The server's own state, for the files that make it up. From the top: server.c (its life), phases.c (what each event does),
  * operations.c (what is asked from outside), startup.c (what is taken at the start and given back at the end), signals.c,
- * gpu_fault.c (what becomes of the server when a GPU fails), devices.c (which are in use), upgrade.c, reload.c with swap.c (a
+ * gpu_fault.c (workers that end or whose device fails), devices.c (which are in use), upgrade.c, reload.c with swap.c (a
  * new configuration), waiting.c (pipelines that wait for the machine), supervise.c (what happens every few seconds),
  * status_socket.c and http_address.c (where status answers), checkup.c (whether all is well), handover.c (what goes to the next
  * process image, and comes from the one before), hanging.c (files that do not answer), generation.c (configurations in use).
@@ -28,7 +28,6 @@ enum server_phase {
   SERVER_STARTING, /* pipelines are being prepared on a worker thread */
   SERVER_RUNNING,
   SERVER_STOPPING, /* pipelines finish what they have */
-  SERVER_FAULTED,  /* the GPU is dead: ends at once, without waiting for anything on it */
   SERVER_ENDING,   /* pipelines are gone; handles are being closed */
   SERVER_PHASES
 };
@@ -42,14 +41,11 @@ enum server_event {
   SERVER_LATE,              /* the time of the stop that is under way is over */
   SERVER_EXCHANGED,         /* a reload has replaced pipelines, and is not over yet */
   SERVER_RELOADED,          /* a reload is over, whatever became of it */
-  SERVER_LET_GO,            /* after a fault: the worker of a reload has left the sockets of pipelines */
   SERVER_PIPELINE_QUIET,    /* PIPELINE_QUIET; with `pipeline` and `event`, */
   SERVER_PIPELINE_GONE,     /* as for PIPELINE_GONE */
   SERVER_PIPELINE_ENDED,    /* PIPELINE_ENDED */
   SERVER_PIPELINE_RESTAGED, /* and PIPELINE_RESTAGED */
-  SERVER_FAULT,             /* a device is dead; with `fault` */
-  SERVER_FAULT_WAITS,       /* the fault is answered when the reload under way is over */
-  SERVER_LOST,              /* the fault cannot be survived */
+  SERVER_FAULT,             /* a device has lost its worker; with `fault` */
   SERVER_EVENTS
 };
 
@@ -100,6 +96,7 @@ struct reload;
 struct signals;
 struct supervision;
 struct pictures;
+struct recovery;
 struct tracer;
 struct upgrade;
 
@@ -125,23 +122,20 @@ struct server {
   struct tracer *tracer;
   struct pictures *pictures;
   unsigned live_viewers;
-  struct loop_timer *limit; /* of a stop, or of the reload that a fault waits for */
+  struct loop_timer *limit; /* of a stop */
   struct loop_timer *look;  /* looks for files that do not answer, once the time of a stop is over */
   struct loop_timer *tries; /* of pipelines that wait for the machine; NULL: none has waited yet */
   struct attempt *attempt;  /* the try under way, or NULL, */
   struct pipeline *tried;   /* and the pipeline that it makes */
   struct hanging *hanging;
   struct reload *reload;       /* the one under way, or NULL */
-  bool reload_repeats;         /* the process before this one began it, and failed meanwhile: it is done again, */
-  bool reload_given_up;        /* and not by the next one */
   struct postponed *postponed; /* until the reload has exchanged pipelines */
   enum server_phase phase;
   const struct server_step *step; /* the field of phases.c's table that is being acted upon */
   void (*report)(struct server *server, enum server_event event, const struct server_cause *cause);
   pipeline_listener *on_pipeline;
   bool stop_wanted;
-  bool attending;         /* a set-up thread sees to it that workers stand by */
-  char fault[FAULT_TEXT]; /* FAULTED: what the GPU died of */
+  bool attending; /* a set-up thread sees to it that workers stand by */
   enum exit_status exit_status;
   int64_t started;
   uint64_t reloads, reload_failures;
@@ -149,18 +143,18 @@ struct server {
   struct history history;
   /* By the devices' numbers. */
   struct worker_history workers[ENGINE_MOST_DEVICES];
-  const struct left *left;             /* what a process before this one left, until it is taken; or NULL */
-  bool handing_over;                   /* lanes stand still, and nothing new may begin */
-  enum history_cause cause;            /* then: why */
-  struct unheard *unheard;             /* what pipelines told while `handing_over` */
-  bool stops_again;                    /* the process before this one was stopping */
-  bool next_stops, next_reloads;       /* in what was left: a process that could not go on with it was asked to */
-  bool reload_at_once;                 /* the file may have changed: reload when the server runs and no reload is under way */
-  bool recovers;                       /* the process before this one was killed, and its connections are gone */
-  uint64_t lost_clients;               /* how many clients a killed process had */
-  bool leaving;                        /* STOPPING: another process will go on with everything */
-  uint64_t replacing;                  /* a bit for each device whose worker is being replaced */
-  struct fault *unanswered;            /* a fault that waits until the reload under way is over; or NULL */
+  const struct left *left;       /* what a process before this one left, until it is taken; or NULL */
+  bool handing_over;             /* lanes stand still, and nothing new may begin */
+  enum history_cause cause;      /* then: why */
+  struct unheard *unheard;       /* what pipelines told while `handing_over` */
+  bool stops_again;              /* the process before this one was stopping */
+  bool next_stops, next_reloads; /* in what was left: a process that could not go on with it was asked to */
+  bool reload_at_once;           /* the file may have changed: reload when the server runs and no reload is under way */
+  bool recovers;                 /* the process before this one was killed, and its connections are gone */
+  uint64_t lost_clients;         /* how many clients a killed process had */
+  bool leaving;                  /* STOPPING: another process will go on with everything */
+  struct recovery *recoveries;   /* one for each device */
+  unsigned recovery_count;
   struct upgrade *upgrade;             /* the one under way, or NULL */
   struct device_change *device_change; /* likewise */
   pid_t asking;                        /* the child that the upgrade under way asks; 0: none */
@@ -197,22 +191,27 @@ bool signals_open(struct server *server, struct failure *failure);
 void signals_close(struct server *server); /* idempotent */
 
 /* gpu_fault.c */
-/* A device is dead: hands over to another image of this program. Reports SERVER_LOST if that happens too often or cannot be,
- * and SERVER_FAULT_WAITS where a reload has to be over first. */
+/* Before supervision: from then on a device that loses its worker gets another one. False: there is no memory. */
+bool recoveries_open(struct server *server);
+void recoveries_stop(struct server *server); /* idempotent */
+void recoveries_free(struct server *server); /* after the loop */
+/* A device has lost its worker. */
 void server_fault(struct server *server, const struct server_cause *cause);
-/* The reload that a fault had to wait for is over. */
-void server_answer_fault(struct server *server);
-/* A timer's: the reload that a fault waits for takes too long. */
-void server_end_unanswered(void *context);
-/* After a fault every pipeline has stopped, or was given up: the process ends. */
-_Noreturn void server_end_after_fault(struct server *server);
-/* Before any pipeline has begun: the process ends, with a word on what came too often. */
-_Noreturn void server_end_by_faults(struct server *server, const struct fault *fault);
+/* Whether the device has lost its worker, and has no other one yet. */
+bool recovery_is_under_way(const struct server *server, unsigned device);
+/* Whether a device will have another worker soon. */
+bool recoveries_are_at_work(const struct server *server);
+/* Devices whose workers failed too often get the next one at once. */
+void recoveries_hurry(struct server *server);
+/* Why the device has no worker for some time, and since when; NULL: it has one, or will have at once. */
+const char *recovery_waits(const struct server *server, unsigned device, int64_t *since);
 
 /* devices.c */
 /* Drains a device, or brings it back, by a hand-over; answers before that. 404 for an unknown one; 409 where a pipeline has no
  * other, or something else is under way. */
 void server_device(struct server *server, const struct device_order *order);
+/* The device failed, and its sessions go to others as soon as a hand-over can be. False: there is no memory. */
+bool server_move_off(struct server *server, unsigned number);
 /* Gives up the change under way, if there is one. */
 void device_change_cancel(struct server *server);
 
@@ -229,15 +228,13 @@ void upgrade_cancel(struct server *server);
 /* Reads the configuration file again and changes what differs, or nothing: 400 with the report of its errors, 409 while
  * the daemon starts, stops or reloads. 200 names the pipelines "added", "removed", "changed" (those of
  * which only the stages differ also "in_place") and "unchanged". Reports
- * SERVER_EXCHANGED and SERVER_RELOADED, or SERVER_LET_GO. */
+ * SERVER_EXCHANGED and SERVER_RELOADED. */
 void server_reload(struct server *server, server_answer *answer, void *context);
 void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum pipeline_event event);
 /* A worker is at the sockets of pipelines, none of which may be stopped until it is done: see server_cut() in phases.c. */
 bool reload_is_at_sockets(const struct reload *reload);
 /* Pipelines stop for those that come. */
 bool reload_is_exchanging(const struct reload *reload);
-/* The process ends by a fault. The next one begins the reload again, but not for ever: it may be what the device fails of. */
-void reload_on_fault(struct reload *reload);
 /* Gives a reload up, if it has not replaced anything yet; SERVER_RELOADED follows in any case. */
 void reload_cancel(struct reload *reload);
 
@@ -255,7 +252,7 @@ bool waiting_is_tried(const struct server *server);
 void waiting_try_all(struct server *server);
 
 /* supervise.c */
-/* Reports SERVER_FAULT where the devices' clocks cannot be read. */
+/* Reports SERVER_FAULT for a device that has lost its worker. */
 bool supervision_start(struct server *server);
 /* To systemd, with a line on what runs. */
 void supervision_say_ready(struct server *server);

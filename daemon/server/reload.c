@@ -39,19 +39,17 @@ struct reload {
   struct swap *swap;
   struct loop_timer *limit;
   bool cancelled;
+  uint64_t faults;        /* that there had been when its pipelines began to be prepared */
+  bool is_lost, is_again; /* a device lost its worker since; they are prepared once more */
   bool worked;            /* whether the last job of a worker did, */
   struct failure failure; /* and if not, why */
 };
-
-/* After a GPU fault the process only waits for its lanes, and the reload does not go on. */
-static bool is_dead(const struct reload *reload) { return reload->server->phase == SERVER_FAULTED; }
 
 /* -- the end ----------------------------------------------------------------------------------------------------- */
 
 static void reload_end(struct reload *reload, int http_status, json_t *body) {
   struct server *server = reload->server;
   server->reload = NULL;
-  server->reload_repeats = false;
   server_note(server); /* the last note says that a reload is under way */
   swap_free(reload->swap);
   server_sweep(server);
@@ -100,9 +98,29 @@ static void work_on(struct reload *reload, loop_callback *work, loop_callback *d
 
 static void release(void *context) { swap_release(((struct reload *)context)->swap); }
 
+static void prepare_if_may(struct reload *reload);
+
+static uint64_t count_faults(const struct reload *reload) { return reload->server->history.counts[HISTORY_FAULT]; }
+
+/* A device that lost its worker meanwhile, be it by a frame of another pipeline, is no reason to refuse the configuration. If
+ * it happens again, what was being prepared may well be the cause. */
+static bool prepare_again(struct reload *reload) {
+  const struct config *config = reload->generation->config;
+  bool may = reload->is_lost && !reload->is_again && !reload->cancelled;
+  if (may) {
+    swap_free(reload->swap);
+    reload->is_again = true;
+    reload->step = RELOAD_PREPARING;
+    reload->swap = swap_new(reload->server, config, &reload->failure);
+  }
+  return may && reload->swap;
+}
+
 static void on_taken_back(void *context) {
   struct reload *reload = context;
-  if (!is_dead(reload)) {
+  if (prepare_again(reload)) {
+    prepare_if_may(reload);
+  } else {
     refuse_failure(reload);
   }
 }
@@ -120,9 +138,6 @@ static void reload_take_back(struct reload *reload) {
 
 static void on_released(void *context) {
   struct reload *reload = context;
-  if (is_dead(reload)) {
-    return;
-  }
   if (!reload->worked) {
     log_event(LOG_FAILED, NULL, "the configuration was reloaded, but not all of it runs, which is tried again: %s",
               reload->failure.text);
@@ -182,11 +197,6 @@ static void prepare_inherited(void *context) {
 
 static void on_inherited(void *context) {
   struct reload *reload = context;
-  if (is_dead(reload)) {
-    reload->step = RELOAD_RELEASING;
-    reload->server->report(reload->server, SERVER_LET_GO, NULL);
-    return;
-  }
   if (reload->worked && !reload->cancelled) {
     replace(reload);
   } else {
@@ -221,12 +231,10 @@ static void prepare(void *context) {
 
 static void on_prepared(void *context) {
   struct reload *reload = context;
-  if (is_dead(reload)) {
-    return;
-  }
   if (reload->worked && !reload->cancelled) {
     quiesce(reload);
   } else {
+    reload->is_lost = count_faults(reload) != reload->faults || engine_lost(reload->server->engine) != NO_DEVICE;
     reload_take_back(reload);
   }
 }
@@ -236,7 +244,8 @@ static void prepare_if_may(struct reload *reload) {
   loop_timer_stop(reload->limit);
   if (reload->cancelled) {
     reload_take_back(reload);
-  } else if (!waiting_is_tried(reload->server) && swap_may_prepare(reload->swap)) {
+  } else if (!waiting_is_tried(reload->server) && !recoveries_are_at_work(reload->server) && swap_may_prepare(reload->swap)) {
+    reload->faults = count_faults(reload);
     work_on(reload, prepare, on_prepared);
   } else {
     loop_timer_start(reload->limit, LOOK_MS, 0);
@@ -247,10 +256,6 @@ static void prepare_if_may(struct reload *reload) {
 
 static void on_limit(void *context) {
   struct reload *reload = context;
-  bool waits = reload->step == RELOAD_PREPARING || reload->step == RELOAD_REPLACING;
-  if (waits && is_dead(reload)) {
-    return;
-  }
   if (reload->step == RELOAD_PREPARING) {
     prepare_if_may(reload);
   } else if (reload->step == RELOAD_REPLACING) {
@@ -271,17 +276,6 @@ void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum p
     }
   } else if ((event == PIPELINE_GONE || event == PIPELINE_RESTAGED) && reload->step == RELOAD_REPLACING) {
     replace_if_gone(reload);
-  }
-}
-
-void reload_on_fault(struct reload *reload) {
-  struct server *server = reload->server;
-  if (server->reload_repeats && reload->generation) {
-    server->reload_given_up = true;
-    server->reload_failures++;
-    snprintf(server->reload_refusal, sizeof server->reload_refusal,
-             "a device failed twice while it was under way; mend what the stages do, and reload");
-    log_event(LOG_RELOAD_REFUSED, NULL, "nothing was changed: %s", server->reload_refusal);
   }
 }
 
@@ -312,9 +306,6 @@ static void on_loaded(void *context) {
   struct reload *reload = context;
   const struct config *config = reload->generation->config;
   char keys[256];
-  if (is_dead(reload)) {
-    return;
-  }
   if (reload->cancelled) {
     refuse_failure(reload);
   } else if (!config) {
@@ -369,5 +360,6 @@ void server_reload(struct server *server, server_answer *answer, void *context) 
     return;
   }
   systemd_reloading();
+  recoveries_hurry(server); /* the reload may mend what they wait for, and needs them */
   work_on(server->reload, reload_load, on_loaded);
 }

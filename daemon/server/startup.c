@@ -132,7 +132,8 @@ static bool start_all(struct server *server, struct failure *failure) {
       return false;
     }
   }
-  return ((checkup_start(server) && supervision_start(server) && waiting_follow(server)) || startup_out_of_memory(failure)) &&
+  return ((recoveries_open(server) && checkup_start(server) && supervision_start(server) && waiting_follow(server)) ||
+          startup_out_of_memory(failure)) &&
          start_status(server, failure);
 }
 
@@ -180,6 +181,14 @@ static bool leave_out(struct server *server, const struct fault *fault) {
   return again;
 }
 
+_Noreturn static void end_by_faults(struct server *server, const struct fault *fault) {
+  char text[128];
+  snprintf(text, sizeof text, "the daemon ends, since that was more than %u times in a minute (gpu.faults)",
+           server->config->gpu.faults);
+  fault_log(fault, text);
+  server_end_now(server, EXIT_STATUS_GPU_LOST);
+}
+
 /* Nothing of what was handed over has moved since, so that all of it is there for another try, with a device that may be well
  * then. The gap in service goes on until that try serves. */
 static void take_up_once_more(struct server *server, const struct failure *why, struct failure *failure) {
@@ -191,7 +200,7 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
   fault_of_device(&fault, device, why->text);
   snprintf(fault.error.remedy, sizeof fault.error.remedy, "%s", why->remedy);
   if (!leave_out(server, &fault) && history_is_too_fast(history, limit, now)) {
-    server_end_by_faults(server, &fault);
+    end_by_faults(server, &fault);
   }
   fault_log(&fault, "what was handed over is taken up once more");
   log_flush();
@@ -325,6 +334,7 @@ void server_close_handles(struct server *server) {
   http_address_close(server);
   supervision_stop(server);
   waiting_stop(server);
+  recoveries_stop(server);
   checkup_stop(server);
   signals_close(server);
   server->limit = loop_timer_close(server->limit);
@@ -343,7 +353,7 @@ void server_close(struct server *server) {
   pictures_free(server->pictures);
   engine_close(server->engine);
   quota_free(server->quota);
-  free(server->unanswered);
+  recoveries_free(server);
   listener_close(server->status_listener);
   listener_close(server->http_listener);
   if (server->loop_open && uv_loop_close(&server->loop) != 0) {

@@ -49,18 +49,20 @@ static void on_attended(void *context) {
   free(attending);
 }
 
+/* No frame need be there, nor a canary, to tell of it. */
 static void report_lost(struct server *server) {
-  struct gpu_error error;
-  if (!engine_lives(server->engine, &error)) {
-    struct fault fault;
-    fault_of_device(&fault, engine_lost(server->engine), error.text);
-    server->report(server, SERVER_FAULT, &(struct server_cause){.fault = &fault});
+  for (unsigned i = 0; i < engine_devices(server->engine); i++) {
+    const unsigned number = engine_device_number(server->engine, i);
+    struct fault fault = {.device = number};
+    if (!device_lives(engine_device(server->engine, number), &fault.error)) {
+      server->report(server, SERVER_FAULT, &(struct server_cause){.fault = &fault});
+    }
   }
 }
 
 static void attend_devices(struct server *server) {
   report_lost(server);
-  bool may = server->phase == SERVER_RUNNING && !server->reload && !server->attending && server->replacing == 0;
+  bool may = server->phase == SERVER_RUNNING && !server->reload && !server->attending && !recoveries_are_at_work(server);
   struct attending *attending = may ? calloc(1, sizeof *attending) : NULL;
   if (attending) { /* else the next tick tries again */
     *attending = (struct attending){.server = server, .standby = server->config->gpu.standby};

@@ -197,7 +197,7 @@ static void publish(struct session *session, int64_t now) {
   view->waiting = WAITING_FOR_NOTHING;
   if (queues[SLOT_EMITTING].count > 0 && still) {
     view->waiting = WAITING_FOR_READER;
-  } else if (queues[SLOT_RUNNING].count > 0 && still) {
+  } else if ((queues[SLOT_RUNNING].count > 0 || (queues[SLOT_READY].count > 0 && session->flow.device_awaited)) && still) {
     view->waiting = WAITING_FOR_GPU;
   } else if (session->receive.held) {
     view->waiting = WAITING_FOR_RESUME;

@@ -19,7 +19,6 @@ from harness.daemon import environment
 
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
-GPU_LOST = 71
 LOST = {"fault": {"kind": "lost"}}
 
 MOST = 4
@@ -237,8 +236,8 @@ def test_a_device_that_somebody_needs_is_not_drained(place):
         assert daemon.command("/v1/devices/3/resume")["state"] == "open"
 
 
-def test_the_last_device_ends_the_daemon_as_ever(place):
-    """One after the other is left out; where none is left the daemon ends, and says why."""
+def test_the_last_device_waits(place):
+    """One after the other is left out. Where none is left it is tried again and again, and at once at a reload."""
     with Many(place, {"cam0": talking(clients=2)}, count=2, faults="4/min") as daemon:
         with Client(daemon.path("cam0", "source")) as client:
             def ask():
@@ -246,15 +245,18 @@ def test_the_last_device_ends_the_daemon_as_ever(place):
                 assert client.read(SIZE) == numbered(1, SIZE).tobytes()
             ask()
             daemon.break_devices(0)
-            client.send(numbered(1, SIZE).tobytes())
-            assert client.read(SIZE) == numbered(1, SIZE).tobytes()
+            ask()
             wait_until(lambda: daemon.places()["cam0"] == [1], lambda: f"it is on the other\n{daemon.log}")
             assert daemon.wait_state(0, "failed")
-            daemon.leaves_frames = daemon.leaves_sockets = True
             daemon.break_devices(0, 1)
             client.send(numbered(1, SIZE).tobytes())
-            daemon.ends(GPU_LOST, seconds=60)
-    assert "device 1 cannot be used: it is broken" in daemon.log and "gpu.faults" in daemon.log, daemon.log
+            daemon.wait_log("the worker of device 1 failed, and another one is started in 2 s")
+            assert "device 1 cannot be used: it is broken" in daemon.log
+            assert daemon.request("GET", "/v1/live")[0] == 200
+            daemon.break_devices()
+            daemon.signal(signal.SIGHUP)
+            assert client.read(SIZE) == numbered(1, SIZE).tobytes()
+            ask()
 
 
 def test_a_start_from_nothing_forgets(place):

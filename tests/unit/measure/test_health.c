@@ -194,8 +194,8 @@ START_TEST(all_is_well_if_each_is) {
 }
 END_TEST
 
-/* Nothing needs a device that is left out. */
-START_TEST(a_device_that_is_left_out_is_no_matter_of_life) {
+/* Nothing needs a device that is left out, and no restart mends one whose workers fail. */
+START_TEST(a_device_without_a_worker_is_no_matter_of_life) {
   struct health *health = calloc(1, sizeof *health + sizeof health->items[0]);
   struct health_moment moment = moment_at(9000);
   ck_assert_ptr_nonnull(health);
@@ -206,6 +206,10 @@ START_TEST(a_device_that_is_left_out_is_no_matter_of_life) {
   ck_assert_str_eq(health->why, "device 3: it is left out: it is broken");
   ck_assert_str_eq(health_reason_names[health->items[0].reason], "left_out");
   ck_assert_double_eq(health->items[0].since_s, 5);
+  health_of_waiting(&moment, 3, at(4000), "it fell", &health->items[0]);
+  health_sum_up(health);
+  ck_assert(health->live && !health->ok);
+  ck_assert_str_eq(health_reason_names[health->items[0].reason], "waiting");
   free(health);
 }
 END_TEST
@@ -250,7 +254,7 @@ Suite *health_suite(void) {
   tcase_add_loop_test(cases, a_pipeline_gets_its_frames_back, 0, sizeof pipeline_cases / sizeof pipeline_cases[0]);
   tcase_add_loop_test(cases, all_is_well_if_each_is, 0, 5);
   tcase_add_test(cases, troubles_are_no_matter_of_life);
-  tcase_add_test(cases, a_device_that_is_left_out_is_no_matter_of_life);
+  tcase_add_test(cases, a_device_without_a_worker_is_no_matter_of_life);
   suite_add_tcase(suite, cases);
   return suite;
 }
