@@ -7,18 +7,18 @@ _framectl_pipelines() {
 
 _framectl() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" words="" i
-  local commands="status health watch metrics top reload upgrade device drain pause resume record check push pull trace plan doctor models stages try replay repair"
+  local commands="status health watch metrics top reload upgrade device drain pause resume record check push pull trace plan doctor models stages try camera replay repair"
   local -a socket=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
       -s | --socket) socket=(-s "${COMP_WORDS[++i]}") ;;
-      -o | --output | -i | --input | --format | --frames | --seconds | --h2d | --kernel | --d2h | --turnaround | --host | --slots | --chunks | --from) ((i++)) ;;
+      -o | --output | -i | --input | --credentials | --format | --frames | --seconds | --h2d | --kernel | --d2h | --turnaround | --host | --slots | --chunks | --from) ((i++)) ;;
       -*) ;;
       *) if [[ -z $command ]]; then command=${COMP_WORDS[i]}; fi ;;
     esac
   done
   case $before in
-    -s | --socket | -o | --output | -i | --input) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+    -s | --socket | -o | --output | -i | --input | --credentials) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
     --from) mapfile -t COMPREPLY < <(compgen -W "$(_framectl_pipelines "${socket[@]}")" -- "$word"); return ;;
     --frames | --format | --seconds | --h2d | --kernel | --d2h | --turnaround | --host | --slots | --chunks) return ;;
   esac
@@ -34,6 +34,7 @@ _framectl() {
     models) words="install remove --cuda"; if [[ $word != -* && ${COMP_WORDS[*]} == *install* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     trace) words="-o --output --seconds" ;;
     try) words="-i --input -o --output --format --cpu" ;;
+    camera) words="try --json -o --output --credentials --terminal" ;;
     replay) words="--against --config"; if [[ $word != -* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     repair) if [[ $word != -* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     stages)

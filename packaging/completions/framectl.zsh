@@ -26,12 +26,12 @@ _framectl() {
       push\:"send standard input to a pipeline" pull\:"write results to standard output"
       trace\:"record when each frame was where" plan\:"say what slots would win" doctor\:"say what could be better"
       models\:"list, install or remove ONNX Runtime" stages\:"list stages and what one takes"
-      try\:"put one frame through stages" record\:"record around this moment" replay\:"compare what two configurations make of a recording" repair\:"finish segments that a kill left" help\:"say what a command does"))' \
+      try\:"put one frame through stages" camera\:"what a network camera sends" record\:"record around this moment" replay\:"compare what two configurations make of a recording" repair\:"finish segments that a kill left" help\:"say what a command does"))' \
     '*::argument:->argument'
   [[ $state == argument ]] || return
   socket=${opt_args[-s]:-${opt_args[--socket]}}
   case $line[1] in
-    help) compadd status health watch metrics top reload upgrade device drain pause resume record check push pull trace plan doctor models stages try replay repair ;;
+    help) compadd status health watch metrics top reload upgrade device drain pause resume record check push pull trace plan doctor models stages try camera replay repair ;;
     status|doctor|drain|pause|resume|record) _arguments $always $json '1:pipeline:_framectl_pipelines' ;;
     device) _arguments $always $json '1:number:' '2:action:(drain resume)' ;;
     top) _arguments $always '1:pipeline:_framectl_pipelines' ;;
@@ -43,6 +43,10 @@ _framectl() {
     pull) _arguments $always $transfer '--frames[end after that many results]:number' '1:pipeline:_framectl_pipelines' ;;
     trace)
       _arguments $always '(-o --output)'{-o,--output}'[file for it]:file:_files' '--seconds[how long it is taken]:number'
+      ;;
+    camera)
+      _arguments $always $json '(-o --output)'{-o,--output}'[file for the first picture]:file:_files' \
+        '--credentials[file with USER\:PASSWORD]:file:_files' '--terminal[show the first picture here]' '1:action:(try)' '2:URL:'
       ;;
     replay) _arguments $always '--against[the new configuration]:file:_files' '--config[the one before]:file:_files' '1:recording:_files' ;;
     repair) _arguments $always '1:segment or folder:_files' ;;

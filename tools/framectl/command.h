@@ -35,6 +35,8 @@ struct invocation {
   const char *input, *format;     /* of `try`: a file and its format; NULL: standard input, a picture */
   const char *config, *against;   /* of `replay`: two configurations; NULL: framed's own; not set */
   bool cpu;                       /* use the CPU backend */
+  const char *credentials;        /* of `camera`: a file; NULL: none */
+  bool terminal;                  /* show the picture on this terminal */
   double seconds;                 /* 0: the command's default */
   const char *plan[PLAN_OPTIONS]; /* NULL: not set */
 };
@@ -43,7 +45,8 @@ typedef bool command_run(const struct invocation *invocation, struct problem *pr
 
 command_run command_status, command_health, command_watch, command_metrics, command_top, command_reload, command_upgrade,
     command_device, command_drain, command_pause, command_resume, command_record, command_check, command_push, command_pull,
-    command_trace, command_plan, command_doctor, command_models, command_stages, command_try, command_replay, command_repair;
+    command_trace, command_plan, command_doctor, command_models, command_stages, command_try, command_replay, command_repair,
+    command_camera;
 
 /*
  * Finds the daemon's program: beside this one, so that an unpacked build works, or else in PATH. Writes to `path` and returns

@@ -92,6 +92,12 @@ static bool take_command_option(enum option_id option, struct command_line *line
   case OPTION_AGAINST:
     line->invocation.against = optarg;
     return true;
+  case OPTION_CREDENTIALS:
+    line->invocation.credentials = optarg;
+    return true;
+  case OPTION_TERMINAL:
+    line->invocation.terminal = true;
+    return true;
   case OPTION_SECONDS:
     return parse_seconds(optarg, &line->invocation.seconds, problem);
   default:
@@ -160,7 +166,7 @@ static bool read_operands(int count, char **operands, struct command_line *line,
   if (count > (command->operand ? 1 : 0) && !several) {
     return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'%s' takes nothing more: %s", command->name, operands[count - 1]);
   }
-  if (count == 0 && several && command->operand[0] != '[') {
+  if (count == 0 && command->operand && strcmp(command->operand, "STAGE...") == 0) {
     return problem_set(problem, EXIT_STATUS_USAGE, "`framectl stages` lists them; write for example 'blur: {sigma: 3}'",
                        "'%s' needs a stage", command->name);
   }

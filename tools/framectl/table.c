@@ -18,6 +18,8 @@ const struct option_row option_table[OPTION_COUNT] = {
     [OPTION_CPU] = {"cpu", NULL},
     [OPTION_CONFIG] = {"config", "FILE"},
     [OPTION_AGAINST] = {"against", "FILE"},
+    [OPTION_CREDENTIALS] = {"credentials", "FILE"},
+    [OPTION_TERMINAL] = {"terminal", NULL},
     [OPTION_PLAN + PLAN_H2D] = {"h2d", "TIME"},
     [OPTION_PLAN + PLAN_KERNEL] = {"kernel", "TIME"},
     [OPTION_PLAN + PLAN_D2H] = {"d2h", "TIME"},
@@ -136,6 +138,14 @@ const struct command commands[] = {
      "  --format FORMAT     of a raw frame: 'nv12 640x480' or 'float32[3,480,640]'\n"
      "  --cpu               use the CPU backend",
      command_try},
+    {"camera", "try URL...", TAKES(OPTION_JSON) | TAKES(OPTION_OUTPUT) | TAKES(OPTION_CREDENTIALS) | TAKES(OPTION_TERMINAL),
+     "say what a network camera sends, and how to configure it",
+     "Connects to URL (rtsp, rtsps, http, https, srt, file), watches for two seconds, says codec, size, rate and bitrate, and\n"
+     "prints the pipeline for it. Where the camera gives no picture, one sentence says why. It asks no daemon.\n"
+     "  --credentials FILE  with the user name and the password, one line USER:PASSWORD\n"
+     "  -o, --output FILE   the first picture, as PNG or PPM by the ending\n"
+     "  --terminal          the first picture on this terminal, in colours",
+     command_camera},
     {"replay", "RECORDING", TAKES(OPTION_CONFIG) | TAKES(OPTION_AGAINST),
      "compare the results of two configurations on recorded frames",
      "Runs each frame of RECORDING, a segment of `record`, through its pipeline in two configurations, without a daemon.\n"

@@ -1,0 +1,62 @@
+"""framectl camera try: what a camera sends, as text, JSON, picture and configuration."""
+
+import json
+import subprocess
+
+import pytest
+import yaml
+
+from harness import FRAMECTL, environment, limit
+from harness.framed_camera import CAMERA
+from harness.rtsp import Camera, video
+
+pytestmark = pytest.mark.skipif(not CAMERA.exists(), reason="framed-camera is not built: libav is missing")
+
+
+def camera_try(*arguments):
+    return subprocess.run([FRAMECTL, "camera", "try", *map(str, arguments)], env=environment({"FRAMED_CAMERA": str(CAMERA)}),
+                          capture_output=True, text=True, timeout=limit(30), check=False)
+
+
+def test_what_a_camera_sends(place):
+    (place / "login").write_text("admin:pass:word\n")
+    with Camera(login=("admin", "pass:word"), clock=0) as server:
+        tried = camera_try(server.url, "--credentials", place / "login", "-o", place / "first.png")
+    assert tried.returncode == 0, tried.stderr
+    said, _, text = tried.stdout.partition("\n\n")
+    assert said.startswith("h264 160x120, 25 pictures a second, ") and "tells the time" in said
+    source = yaml.safe_load(text)["pipelines"]["camera"]["source"]
+    assert source == {"url": server.url, "credentials": "camera", "format": {"pixels": "nv12", "width": 160, "height": 120}}
+    assert (place / "first.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_json_and_a_user_in_the_url(place):
+    with Camera(login=("admin", "secret")) as server:
+        url = server.url.replace("//", "//admin:secret@")
+        tried = camera_try(url, "--json")
+        assert (json.loads(tried.stdout)["codec"], tried.returncode) == ("h264", 0)
+        refused = camera_try(url.replace("secret", "wrong"))
+    assert refused.returncode == 1 and "(camera.password)" in refused.stderr and "wrong" not in refused.stderr
+
+
+def test_a_picture_on_the_terminal(place):
+    (place / "yard.mp4").write_bytes(video(container="mp4"))
+    tried = camera_try(f"file:{place}/yard.mp4", "--terminal")
+    assert tried.stdout.count("\u2580") == 80 * 30 and "h264 160x120" in tried.stdout
+
+
+@pytest.mark.parametrize("arguments,status,text", [
+    (["rtsp://127.0.0.1:1/x"], 1, "refused the connection: check the address and the port (camera.refused)"),
+    (["nonsense"], 1, "must begin with rtsp:"),
+    (["rtsp://x", "--credentials", "/no/such"], 64, "cannot read /no/such"),
+    ([], 64, "needs 'try' and a URL"),
+])
+def test_what_is_wrong_is_said(place, arguments, status, text):
+    tried = camera_try(*arguments)
+    assert tried.returncode == status and text in tried.stderr, tried.stderr
+
+
+def test_without_framed_camera(place):
+    tried = subprocess.run([FRAMECTL, "camera", "try", "rtsp://x"], env={**environment(), "FRAMED_CAMERA": "/no/such"},
+                           capture_output=True, text=True, timeout=limit(30), check=False)
+    assert tried.returncode == 70 and "framed-camera" in tried.stderr
