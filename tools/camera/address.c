@@ -16,7 +16,7 @@ struct scheme {
   const char *protocols;
 };
 
-/* What a camera sends may name other URLs (HLS, redirects): none may lead to a file or to another kind of network. */
+/* A playlist or a redirect names other URLs. The lists keep them from naming a file or another kind of network. */
 #define HTTP_PROTOCOLS "http,https,tcp,tls,crypto,data"
 #define RTSP_PROTOCOLS "rtp,udp,tcp,tls,srtp,rtsp,rtsps"
 

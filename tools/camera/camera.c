@@ -13,10 +13,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tools/camera/avlog.h"
 #include "tools/camera/camera.h"
 #include "tools/camera/clock.h"
 #include "tools/camera/decoder.h"
-#include "tools/camera/heard.h"
 #include "tools/camera/output.h"
 #include "tools/camera/picture.h"
 #include "tools/camera/report.h"
@@ -25,7 +25,7 @@
 #define FIRST_PAUSE   (CLOCK_S / 2)
 #define LONGEST_PAUSE (30 * CLOCK_S)
 #define STEADY        (10 * CLOCK_S) /* a stream that ran for so long is tried again at once */
-#define JUMP_TOLD     (10 * CLOCK_S) /* for which a jump of the clock is told */
+#define JUMP_SHOWN    (10 * CLOCK_S) /* how long a report names a jump of the time stamps */
 #define TURN          (100 * CLOCK_MS)
 #define SEND_WAIT     (20 * CLOCK_MS) /* for a frame on its way; less than the time between pictures */
 #define MOST_LOSS     0.01
@@ -58,7 +58,7 @@ struct camera {
   } loss;
 };
 
-/* -- what goes on whatever waits ----------------------------------------------------------------------------------------- */
+/* -- other duties ------------ ----------------------------------------------------------------------------------------- */
 
 static void say_stuck(int signal) {
   static const char text[] = "{\"state\":\"waiting\",\"token\":\"camera.silent\",\"text\":\"a decoder or a name server held "
@@ -86,7 +86,7 @@ static void send_report(struct camera *camera) {
   camera->reported = clock_now();
   camera->report.frames = camera->output.frames;
   camera->report.dropped = camera->output.dropped;
-  camera->report.lost = camera->damaged + camera->decoder.damaged + heard_missed();
+  camera->report.lost = camera->damaged + camera->decoder.damaged + avlog_missed();
   report_send(&camera->report, CAMERA_CONTROL);
 }
 
@@ -131,9 +131,9 @@ static void measure(struct camera *camera, int64_t now) {
   camera->second.bytes = camera->source.bytes;
 }
 
-/* Each second counts a quarter, so that a burst is told for some seconds. */
+/* Each second counts a quarter, so that reports name a burst for some seconds. */
 static void measure_loss(struct camera *camera, int64_t now) {
-  uint64_t missed_in_all = heard_missed();
+  uint64_t missed_in_all = avlog_missed();
   if (now - camera->loss.since < CLOCK_S) {
     return;
   }
@@ -145,7 +145,7 @@ static void measure_loss(struct camera *camera, int64_t now) {
   camera->loss.packets = camera->source.packets;
 }
 
-/* What is wrong while pictures come; the gravest first. */
+/* Looks for a problem of a stream that runs; the gravest comes first. */
 static void judge(struct camera *camera, int64_t now) {
   const struct source *source = &camera->source;
   double ahead = source->has_wall ? (double)source->wall_offset / (double)CLOCK_S : 0;
@@ -167,7 +167,7 @@ static void judge(struct camera *camera, int64_t now) {
   } else if (source->has_wall && !camera->report.has_wall) {
     reason_set(&reason, REASON_CLOCK, "the camera's clock is %.0f s %s this machine's: set a time server (NTP) in the camera",
                ahead > 0 ? ahead : -ahead, ahead > 0 ? "ahead of" : "behind");
-  } else if (source->jumped != 0 && now - source->jumped < JUMP_TOLD) {
+  } else if (source->jumped != 0 && now - source->jumped < JUMP_SHOWN) {
     reason_set(&reason, REASON_CLOCK, "the camera's time stamps jumped by %.0f s: set a time server (NTP) in the camera",
                source->jump);
   }
@@ -237,7 +237,7 @@ static bool begin_decoding(struct camera *camera, struct reason *reason) {
   const AVCodecParameters *codec = source_codec(&camera->source);
   camera->report.codec = avcodec_get_name(codec->codec_id);
   camera->loss.since = clock_now();
-  camera->loss.missed = heard_missed();
+  camera->loss.missed = avlog_missed();
   camera->loss.share = 0;
   camera->loss.packets = camera->source.packets;
   return decoder_open(&camera->decoder, codec, reason);

@@ -1,8 +1,8 @@
 /*
  * Limits that framed-camera sets for itself before it reads a stranger's bytes.
  *
- * A camera, or who pretends to be one, sends bytes that millions of lines of C parse. What takes over this process shall get
- * little: no new rights, no other program, no file that it can create or remove, no memory of other processes, bounded memory.
+ * A camera, or an attacker in its place, sends bytes that millions of lines of C parse. An attacker who takes over this process
+ * gets little: no new rights, no other program, no file to create or remove, no memory of other processes, bounded memory.
  */
 #ifndef FRAMED_TOOLS_CAMERA_CONFINE_H
 #define FRAMED_TOOLS_CAMERA_CONFINE_H

@@ -10,7 +10,7 @@
 
 enum { MOST_PIXELS = 4096 * 4096 }; /* the largest cameras have 16 million */
 
-/* What is worth its risk: decoders that cameras need and that are tested by everybody. */
+/* Decoders that cameras need. Hundreds of rarer ones in libavcodec are less tested, and a stranger chooses the codec. */
 static bool is_allowed(enum AVCodecID id) {
   static const enum AVCodecID allowed[] = {AV_CODEC_ID_H264, AV_CODEC_ID_HEVC, AV_CODEC_ID_MJPEG,      AV_CODEC_ID_AV1,
                                            AV_CODEC_ID_VP8,  AV_CODEC_ID_VP9,  AV_CODEC_ID_MPEG2VIDEO, AV_CODEC_ID_MPEG4};
@@ -34,7 +34,7 @@ bool decoder_open(struct decoder *decoder, const AVCodecParameters *codec, struc
   if (!decoder->context || !decoder->frame || avcodec_parameters_to_context(decoder->context, codec) < 0) {
     return reason_set(reason, REASON_CODEC, "no memory for a decoder of %s", avcodec_get_name(codec->codec_id));
   }
-  decoder->context->thread_count = 1; /* one camera, one core: the daemon counts on it */
+  decoder->context->thread_count = 1; /* one camera uses one core at most */
   decoder->context->max_pixels = MOST_PIXELS;
   if (avcodec_open2(decoder->context, found, NULL) < 0) {
     return reason_set(reason, REASON_CODEC, "the camera sends %s with parameters that cannot be decoded",

@@ -10,9 +10,9 @@
 
 #include <libavformat/avformat.h>
 
+#include "tools/camera/avlog.h"
 #include "tools/camera/camera.h"
 #include "tools/camera/confine.h"
-#include "tools/camera/heard.h"
 
 enum { USAGE = 64, PATIENCE_MS = 10000 };
 
@@ -78,7 +78,7 @@ int main(int count, char **arguments) {
     printf("framed-camera %s (libavformat %s)\n", FRAMED_VERSION, av_version_info());
     return EXIT_SUCCESS;
   }
-  heard_begin();
+  avlog_begin();
   limit_lookups();
   if (count == 2 && strcmp(arguments[1], "--try") == 0) {
     return try_run();

@@ -10,7 +10,7 @@
 
 struct SwsContext;
 
-/* Where the picture is in the frame. */
+/* The place of the picture in the frame. */
 struct fit {
   unsigned x, y, width, height;
 };

@@ -1,5 +1,5 @@
 /*
- * Why a camera gives no frames, or bad ones: a stable token for programs and one sentence for people.
+ * Problems of a camera: a stable token for programs and one sentence for people.
  *
  * A sentence never holds a URL, since a URL may hold a password: it names the host and the port at most.
  */
@@ -38,7 +38,7 @@ struct reason {
 /* "camera.password"; "" for REASON_NONE. */
 const char *reason_name(enum reason_token token);
 
-/* Returns false, so that a function can fail with it. */
+/* Returns false, so that a function can return its result. */
 bool reason_set(struct reason *reason, enum reason_token token, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /*
@@ -47,7 +47,7 @@ bool reason_set(struct reason *reason, enum reason_token token, const char *form
  */
 bool reason_set_error(struct reason *reason, int error, int status, bool opening, const struct address *address);
 
-/* The same for getaddrinfo(). */
+/* Says why getaddrinfo() failed. Returns false. */
 bool reason_set_lookup(struct reason *reason, int error, const struct address *address);
 
 #endif

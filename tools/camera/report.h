@@ -1,4 +1,4 @@
-/* What framed-camera tells the daemon of its camera: one message of JSON at each change, and one each second. */
+/* Reports of a camera to the daemon: one message of JSON at each change, and one each second. */
 #ifndef FRAMED_TOOLS_CAMERA_REPORT_H
 #define FRAMED_TOOLS_CAMERA_REPORT_H
 
@@ -22,7 +22,7 @@ struct report {
   uint64_t frames, dropped, lost;
   uint64_t reconnects;
   bool has_wall;      /* the camera's clock can be used */
-  double clock_ahead; /* by how many seconds it is ahead of this machine's; 0 if it tells none */
+  double clock_ahead; /* by how many seconds it is ahead of this machine's; 0 without a report of the camera */
   double retry;       /* seconds until the next try, while waiting */
 };
 
@@ -31,7 +31,7 @@ enum { REPORT_MOST = 4096 };
 /* Writes the message. Returns its bytes, 0 without memory. */
 size_t report_write(const struct report *report, char text[REPORT_MOST]);
 
-/* A daemon that reads nothing misses messages; nothing waits for it. */
+/* Never waits: a daemon that does not read misses messages. */
 void report_send(const struct report *report, int fd);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the daemon tells framed-camera at the start: one message of JSON, with the password in it. */
+/* The start message of the daemon: JSON, with the password. */
 #ifndef FRAMED_TOOLS_CAMERA_SETTINGS_H
 #define FRAMED_TOOLS_CAMERA_SETTINGS_H
 

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "tools/camera/avlog.h"
 #include "tools/camera/clock.h"
-#include "tools/camera/heard.h"
 #include "tools/camera/source.h"
 
 #define OPEN_WAIT    (10 * CLOCK_S) /* for a connection, a description and the first packet */
@@ -19,7 +19,7 @@ enum { SILENT_FRAMES = 5, RTP_PAYLOAD = 1400 /* usual bytes */ };
 
 /* -- the beginning ----------------------------------------------------------------------------------------------------- */
 
-/* 0: libavformat may go on. */
+/* Returns 0 if libavformat may continue. */
 static int interrupt(void *context) {
   struct source *source = context;
   bool goes_on = source->pulse(source->owner) || source->closing;
@@ -60,7 +60,7 @@ static AVDictionary *options_of(const struct settings *settings) {
 
 static bool fail(const struct source *source, int error, struct reason *reason) {
   bool overdue = error == AVERROR_EXIT || error == AVERROR(EAGAIN);
-  reason_set_error(reason, error, heard_take_status(), !source->opened, &source->settings->address);
+  reason_set_error(reason, error, avlog_take_status(), !source->opened, &source->settings->address);
   if (source->opened && overdue) {
     double seconds = (double)(clock_now() - source->arrival) / (double)CLOCK_S;
     return reason_set(reason, REASON_SILENT,
@@ -73,7 +73,7 @@ static bool fail(const struct source *source, int error, struct reason *reason) 
 bool source_open(struct source *source, const struct settings *settings, bool (*pulse)(void *owner), void *owner,
                  struct reason *reason) {
   *source = (struct source){.settings = settings, .pulse = pulse, .owner = owner, .stream = -1};
-  (void)heard_take_status();
+  (void)avlog_take_status();
   if (!look_up(&settings->address, reason)) {
     return false;
   }
@@ -121,7 +121,7 @@ static int64_t patience(const struct source *source) {
   return source->interval == 0 ? OPEN_WAIT : own > least ? own : least;
 }
 
-/* The wall-clock time that the camera gives the packet, from its sender reports. */
+/* Takes the wall-clock time of the packet, which libavformat computes from the sender reports of RTCP. */
 static void take_wall(struct source *source) {
   source->has_wall = false;
   for (int i = 0; i < source->packet->side_data_elems; i++) {

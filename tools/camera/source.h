@@ -1,8 +1,8 @@
 /*
  * One connection to a camera: packets of its video, one at a time, each with a deadline.
  *
- * libavformat blocks. It asks `pulse` at least every 100 ms whether it may go on, so that the program's other duties go on
- * meanwhile and nothing waits longer than its deadline. Looking up a name cannot be interrupted in this way: main.c limits it.
+ * libavformat blocks. It calls `pulse` at least every 100 ms, so that the program does its other duties meanwhile, and stops at
+ * the deadline. Looking up a name cannot be interrupted in this way: main.c limits it.
  */
 #ifndef FRAMED_TOOLS_CAMERA_SOURCE_H
 #define FRAMED_TOOLS_CAMERA_SOURCE_H
@@ -30,7 +30,7 @@ struct source {
   bool has_pts;
   int64_t jumped;          /* when a time stamp last jumped, CLOCK_MONOTONIC; 0: never */
   double jump;             /* by so many seconds */
-  bool has_wall;           /* the camera told wall-clock time by RTCP for the last packet, */
+  bool has_wall;           /* the last packet has wall-clock time by RTCP, */
   int64_t wall_offset;     /* which was so many ns ahead of this machine's clock */
   uint64_t bytes, packets; /* packets of RTP, estimated where they are not known */
 };
@@ -44,7 +44,7 @@ bool source_read(struct source *source, struct reason *reason);
 
 const AVCodecParameters *source_codec(const struct source *source);
 
-/* Also tells the camera, if that takes no longer than half a second, so that the camera's session is free again. */
+/* Also ends the session at the camera, within half a second, so that the camera can serve another client. */
 void source_close(struct source *source);
 
 #endif

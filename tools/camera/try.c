@@ -1,16 +1,16 @@
 /*
- * What one camera sends, for `framectl camera try`: the settings on standard input, without a size of frames; on standard
- * output one line of JSON, and behind it the first picture as rgb24 if there is one.
+ * `framed-camera --try` shows what one camera sends. It reads the start message from standard input, without a size of frames.
+ * It writes one line of JSON and, if there is a picture, the first one as rgb24 to standard output.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/camera/avlog.h"
 #include "tools/camera/camera.h"
 #include "tools/camera/clock.h"
 #include "tools/camera/confine.h"
 #include "tools/camera/decoder.h"
-#include "tools/camera/heard.h"
 #include "tools/camera/picture.h"
 #include "tools/camera/report.h"
 #include "tools/camera/source.h"
@@ -90,7 +90,7 @@ static void watch(struct trial *trial, struct reason *reason) {
 static bool answer(struct trial *trial, const struct reason *reason) {
   char text[REPORT_MOST];
   trial->report.reason = *reason;
-  trial->report.lost = trial->decoder.damaged + heard_missed();
+  trial->report.lost = trial->decoder.damaged + avlog_missed();
   size_t bytes = report_write(&trial->report, text);
   bool good = fwrite(text, 1, bytes, stdout) == bytes && putchar('\n') != EOF;
   if (trial->pixels && reason->token == REASON_NONE) {

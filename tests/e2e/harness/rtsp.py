@@ -55,7 +55,7 @@ def fragments(unit):
 
 
 class Camera:
-    """Serves one stream to any number of clients, over and over; the arguments say what is wrong with it.
+    """Serves one stream to any number of clients, over and over. The arguments are its faults.
 
     answers      {method: status} in place of 200, or {method: None} for no answer at all
     login        (user, password); scheme "Basic" or "Digest"

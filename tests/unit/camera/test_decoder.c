@@ -6,7 +6,7 @@
 #include "tests/unit/runner.h"
 #include "tools/camera/clock.h"
 #include "tools/camera/decoder.h"
-#include "tools/camera/heard.h"
+#include "tools/camera/avlog.h"
 #include "tools/camera/report.h"
 
 static const struct {
@@ -51,16 +51,16 @@ END_TEST
 
 /* The lines that libavformat 4.4 to 7.1 write. */
 START_TEST(the_log_tells_statuses_and_losses) {
-  heard_begin();
+  avlog_begin();
   av_log(NULL, AV_LOG_ERROR, "method %s failed: %d%s\n", "SETUP", 453, " Not Enough Bandwidth");
-  ck_assert_int_eq(heard_take_status(), 453);
-  ck_assert_int_eq(heard_take_status(), 0);
+  ck_assert_int_eq(avlog_take_status(), 453);
+  ck_assert_int_eq(avlog_take_status(), 0);
   av_log(NULL, AV_LOG_WARNING, "HTTP error %d %s\n", 503, "Unavailable");
-  ck_assert_int_eq(heard_take_status(), 503);
+  ck_assert_int_eq(avlog_take_status(), 503);
   av_log(NULL, AV_LOG_WARNING, "RTP: missed %d packets\n", 3);
   av_log(NULL, AV_LOG_WARNING, "RTP: missed %d packets\n", -3);
   av_log(NULL, AV_LOG_ERROR, "rtsp://admin:%s@h/\n", "secret");
-  ck_assert_uint_eq(heard_missed(), 3);
+  ck_assert_uint_eq(avlog_missed(), 3);
 }
 END_TEST
 

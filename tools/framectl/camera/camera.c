@@ -1,4 +1,4 @@
-/* framectl camera: what a camera sends, and the configuration for it. */
+/* framectl camera: shows what a camera sends, and prints a pipeline to configure. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
 #include "tools/framectl/picture.h"
 
 /*
- * `credentials` is "USER:PASSWORD" or NULL. Gives what the camera sends, to be released by json_decref(), and the picture,
- * whose pixels are to be freed. NULL with a problem, which says why the camera gives no picture.
+ * Connects to `url` with `credentials`, "USER:PASSWORD" or NULL. Returns the report, to be released by json_decref(), and fills
+ * `picture`, whose pixels the caller frees. On failure returns NULL; the problem says why there is no picture.
  */
 json_t *camera_look(const char *url, const char *credentials, struct picture *picture, struct problem *problem);
 

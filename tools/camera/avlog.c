@@ -5,14 +5,14 @@
 
 #include <libavutil/log.h>
 
-#include "tools/camera/heard.h"
+#include "tools/camera/avlog.h"
 
 static atomic_int status;
 static _Atomic uint64_t missed; /* libsrt has threads */
 
 static int begins(const char *format, const char *with) { return strncmp(format, with, strlen(with)) == 0; }
 
-static void hear(void *context, int level, const char *format, va_list arguments) {
+static void read_line(void *context, int level, const char *format, va_list arguments) {
   (void)context;
   (void)level;
   if (begins(format, "method %s failed: %d")) {
@@ -26,8 +26,8 @@ static void hear(void *context, int level, const char *format, va_list arguments
   }
 }
 
-void heard_begin(void) { av_log_set_callback(hear); }
+void avlog_begin(void) { av_log_set_callback(read_line); }
 
-int heard_take_status(void) { return atomic_exchange(&status, 0); }
+int avlog_take_status(void) { return atomic_exchange(&status, 0); }
 
-uint64_t heard_missed(void) { return atomic_load(&missed); }
+uint64_t avlog_missed(void) { return atomic_load(&missed); }
