@@ -1,5 +1,8 @@
 """framed-camera: what it makes of cameras, good and bad. The test is its daemon."""
 
+import pathlib
+import re
+
 import pytest
 
 from harness import wait_until
@@ -216,3 +219,16 @@ def test_a_daemon_that_takes_no_frames(place):
         camera.stream.close()
         assert "did not take framed-camera as a producer" in camera.report()["text"]
         camera.expected = 1
+
+
+def test_it_confines_itself(place):
+    """It can start no program and look into no other process, and nobody finds its memory in a core dump."""
+    with Camera() as server, CameraProcess(server.url) as camera:
+        camera.welcome().frame()
+        process = pathlib.Path(f"/proc/{camera.process.pid}")
+        status = dict(line.split(":\t") for line in (process / "status").read_text().splitlines() if ":\t" in line)
+        limits = (process / "limits").read_text()
+        assert status["NoNewPrivs"] == "1" and re.search(r"Max core file size +0 +0", limits)
+        if "asan" not in CAMERA.parts and "tsan" not in CAMERA.parts:
+            assert re.search(rf"Max data size +{2**30} +{2**30}", limits)
+            assert status["Seccomp"] in ("0", "2") and status["Threads"].strip() == "1"

@@ -154,7 +154,8 @@ static bool read_network(struct address *address, const struct scheme *scheme, c
 }
 
 bool address_read(struct address *address, const char *url, const char *user, const char *password, struct reason *reason) {
-  const struct scheme *scheme = find_scheme(url, strcspn(url, ":"));
+  size_t length = strcspn(url, ":");
+  const struct scheme *scheme = url[length] == ':' ? find_scheme(url, length) : NULL;
   *address = (struct address){.url = NULL};
   if (!scheme) {
     return reason_set(reason, REASON_URL, "the URL must begin with rtsp:, rtsps:, http:, https:, srt:, file: or v4l2:");

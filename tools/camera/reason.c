@@ -130,6 +130,7 @@ bool reason_set_error(struct reason *reason, int error, int status, bool opening
     return set_unreachable(reason, address);
   case AVERROR_PROTOCOL_NOT_FOUND:
     return reason_set(reason, REASON_URL, "the libavformat of this system does not know this kind of URL");
+  case AVERROR(EINVAL): /* a demuxer outside the list */
   case AVERROR_INVALIDDATA:
   case AVERROR_DECODER_NOT_FOUND:
   case AVERROR_DEMUXER_NOT_FOUND:
