@@ -297,7 +297,7 @@ static void on_next(void *context) {
   if (!ends && outputs->file.worked && is_back) {
     take_next(outputs);
   } else if (!ends && outputs->file.worked) {
-    sink_let_go(outputs->sink); /* it was recalled */
+    sink_detach_file(outputs->sink); /* it was recalled */
   } else if (!ends) {
     note_trouble(outputs, OUTPUT_NEXT, "results go on into the segment before");
     if (is_back) {
@@ -379,7 +379,7 @@ static void on_look(void *context) {
     if (outputs->endpoint.fd >= 0) {
       take_next(outputs); /* it is back already */
     } else {
-      sink_let_go(outputs->sink);
+      sink_detach_file(outputs->sink);
     }
   } else if (!ends && file->moved) {
     note_trouble(outputs, OUTPUT_MOVED, "somebody has taken the file away, and results go on into the old one");

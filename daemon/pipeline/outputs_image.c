@@ -90,7 +90,7 @@ static void keep_kind(const struct outputs *outputs) {
   enum endpoint_kind kind = outputs->endpoint.kind;
   bool is_standard = strcmp(outputs->config->sink.path, "-") == 0;
   if (!outputs->listener && !(kind == ENDPOINT_ONCE && is_standard)) {
-    sink_be_file(outputs->sink, kind != ENDPOINT_FIFO);
+    sink_set_kind(outputs->sink, kind != ENDPOINT_FIFO);
   }
 }
 

@@ -313,7 +313,7 @@ bool session_taken(struct session *session, struct failure *failure) {
   }
   account_publish(account);
   const struct reader *client = session->attach_reader;
-  bool is_in_place = !client || !client->continues || reader_is_in_place(client);
+  bool is_in_place = !client || !client->continues || reader_position_is_valid(client);
   return (is_complete(session) && balanced && is_in_place) ||
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
                      "the frame counts that the previous process left of a session of '%s' do not balance",

@@ -96,7 +96,7 @@ void session_attach(struct session *session, int fd, enum config_protocol protoc
     session->client_at = session->attach_reader;
   }
   if (session->attach_reader && protocol == CONFIG_PROTOCOL_NATIVE) {
-    reader_speak(session->attach_reader, protocol);
+    reader_set_protocol(session->attach_reader, protocol);
   }
   post(session, &session->attach_order, session_run_attach);
 }

@@ -1,7 +1,7 @@
 /*
- * How a sink and its readers go on in the next process, from the records in which they worked in this one: at the byte where
- * each was. While this runs no lane does. A result is its slot's index and whether its frame has a fate: the frame is its
- * session's, which asks here what became of it.
+ * Taking over a sink and its readers from the previous process, at the byte where each reader was. No lane runs meanwhile. A
+ * result is the index of a slot and whether its frame has a fate. The frame belongs to its session, which asks here for the
+ * fate.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -10,14 +10,14 @@
 #include "daemon/frame/relay.h"
 #include "daemon/sink/leases.h"
 
-/* -- what was left of a sink ------------------------------------------------------------------------------------------- */
+/* -- the sink of the previous process ---------------------------------------------------------------------------------- */
 
 static bool result_is_sound(const struct result *result) {
   return (unsigned)result->state <= RESULT_MOVED && (unsigned)result->fate < FATE_COUNT && result->index < GPU_MAX_SLOTS &&
          image_is_time(result->end);
 }
 
-/* One that was just being set aside is still in the queue. */
+/* A result that was just being set aside is still in the queue, and that copy is valid. */
 static bool is_aside(const struct sink *left, unsigned index) {
   return left->leases.aside[index].slot && left->leases.order[index] < left->first;
 }
@@ -37,7 +37,7 @@ static bool is_of(const struct result *result, unsigned seat, const struct slot 
          result->sequence == slot->frame.sequence;
 }
 
-/* Whatever a session may still take for its own is in the queue, aside, or among the last that left. */
+/* Searches all results that a session may still wait for: the queue, those set aside, and the last ones that left the queue. */
 const struct result *sink_left_find(const struct sink *left, unsigned seat, const struct slot *slot, bool *held) {
   const struct result *aside = &left->leases.aside[slot->index];
   *held = true;
@@ -47,7 +47,8 @@ const struct result *sink_left_find(const struct sink *left, unsigned seat, cons
   for (uint64_t at = left->tail; at > left->base && left->tail - at < GPU_MAX_SLOTS; at--) {
     const struct result *result = &left->results[(at - 1) % GPU_MAX_SLOTS];
     *held = at > left->first;
-    bool is_whole = *held || left->tail - at < GPU_MAX_SLOTS - 1; /* in the place of the oldest the next one may be coming in */
+    /* the next result may be half written in the place of the oldest */
+    bool is_whole = *held || left->tail - at < GPU_MAX_SLOTS - 1;
     if (is_whole && is_of(result, seat, slot)) {
       return result;
     }
@@ -62,7 +63,7 @@ static struct slot *slot_of(const struct result *result, struct flow *flow) {
   return slot && slot->state == SLOT_EMITTING ? slot : NULL;
 }
 
-/* It is in the file, and its process was killed before it had counted that. */
+/* The result is in the file, but the process was killed before it counted that. */
 static void count_written(struct sink *sink, struct result *result, struct slot *slot) {
   slot->frame.seen = slot->frame.seen != 0 ? slot->frame.seen : clock_now();
   account_close(result->flow->account, &slot->frame, FATE_EMITTED, clock_now());
@@ -75,7 +76,7 @@ static void take_result(struct sink *sink, struct result *result, struct flow *f
   result->sink = sink;
   result->flow = flow;
   result->slot = slot;
-  result->line_bytes = 0; /* its line is made anew */
+  result->line_bytes = 0; /* its line is made again */
   if (result->state == RESULT_OPEN && result->end != 0) {
     count_written(sink, result, slot);
   }
@@ -88,7 +89,7 @@ static void take_result(struct sink *sink, struct result *result, struct flow *f
   }
 }
 
-/* What was set aside is in the queue again, before all else. */
+/* Results that were set aside return to the front of the queue. */
 static void take_queue(struct sink *sink, const struct sink *left) {
   sink->first = left->first;
   sink->tail = left->tail;
@@ -111,7 +112,7 @@ bool sink_adopt(struct sink *sink, const struct sink *left, sink_flow_lookup *fl
   sink->file.position = left->file.position;
   sink->file.lost = left->file.lost;
   sink->file.missed = left->file.missed;
-  sink->file.failed = sink->file.reported = left->file.lost > 0; /* the word that it is over is still to come */
+  sink->file.failed = sink->file.reported = left->file.lost > 0; /* the report that this is over is still to come */
   bool sound = sink_count(sink) <= GPU_MAX_SLOTS, all = sound;
   for (uint64_t at = sink->first; all && at < sink->tail; at++) {
     struct result *result = sink_result(sink, at);
@@ -135,7 +136,7 @@ void sink_abandon(struct sink *sink) { sink->first = sink->base = sink->tail; }
 
 const struct reader *reader_left(const struct reader *address) { return image_left_at(address, IMAGE_READER, sizeof *address); }
 
-static bool take_head(struct reader *reader, const struct reader *left) {
+static bool adopt_header(struct reader *reader, const struct reader *left) {
   if ((unsigned)left->protocol >= CONFIG_PROTOCOL_COUNT || left->header_bytes > Y4M_HEADER ||
       left->header_at > left->header_bytes) {
     return false;
@@ -147,7 +148,7 @@ static bool take_head(struct reader *reader, const struct reader *left) {
   return true;
 }
 
-/* Last, since others may hold it by then: readers that hold the rest of one open frame hold it together. */
+/* Readers in the middle of the same result share one struct pending. Call last, when the other readers have theirs. */
 static bool take_rest_frame(struct reader *reader, const struct reader *left, sink_flow_lookup *lookup, void *context) {
   const struct pending *of = reader_has_rest(reader) ? image_left_at(left->rest.of, IMAGE_PENDING, sizeof *of) : NULL;
   for (const struct reader *other = reader->sink->continuing; other && of; other = other->next) {
@@ -192,7 +193,7 @@ static bool take_rest(struct reader *reader, const struct reader *left) {
   return true;
 }
 
-/* Of the result that the reader is on; of a line whose numbers are in memory that this process does not have yet, the most. */
+/* Bytes of the reader's current result. If the memory of a line of JSON is not mapped yet, the maximum. */
 static size_t whole_bytes(const struct reader *reader) {
   const unsigned char *prefix;
   struct result *result = sink_result(reader->sink, reader->at);
@@ -201,8 +202,8 @@ static size_t whole_bytes(const struct reader *reader) {
          (is_there ? result_payload(result).count : reader->sink->result_bytes);
 }
 
-/* A reader is on a result that is there or on the next one, and in the middle only of one that is there. */
-bool reader_is_in_place(const struct reader *reader) {
+/* A reader's position is a result of the queue or the next one. It is in the middle only of a result of the queue. */
+bool reader_position_is_valid(const struct reader *reader) {
   const struct sink *sink = reader->sink;
   bool is_there = reader->at >= sink->first && reader->at <= sink->tail;
   bool is_between = reader->sent == 0;
@@ -215,21 +216,21 @@ static void take_counts(struct reader *reader, const struct reader *left) {
   reader->missed = left->missed;
 }
 
-/* One whose attaching was still on its way to the lane begins as any new reader. */
-static bool take_place(struct reader *reader, const struct reader *left, sink_flow_lookup *lookup, void *context) {
+/* A reader whose attach order had not reached the lane starts like a new one. */
+static bool adopt_position(struct reader *reader, const struct reader *left, sink_flow_lookup *lookup, void *context) {
   take_counts(reader, left);
   reader->continues = left->link != NULL;
-  if (!take_head(reader, left) || !reader->continues) {
+  if (!adopt_header(reader, left) || !reader->continues) {
     return !reader->continues;
   }
   reader->at = left->at;
   reader->sent = left->sent;
   reader->skipped = left->skipped;
-  if (reader->sent == 0 && reader->at < reader->sink->first) { /* results that are lost with their memory */
+  if (reader->sent == 0 && reader->at < reader->sink->first) { /* their memory is lost */
     reader->missed += reader->sink->first - reader->at;
     reader->at = reader->sink->first;
   }
-  return take_rest(reader, left) && reader_is_in_place(reader) && take_rest_frame(reader, left, lookup, context);
+  return take_rest(reader, left) && reader_position_is_valid(reader) && take_rest_frame(reader, left, lookup, context);
 }
 
 struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd, sink_flow_lookup *lookup, void *context,
@@ -239,20 +240,20 @@ struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd
   *cut = !gone;
   if (!left || gone || mark_is_set(&left->mark)) {
     for (uint64_t at = sink->first; !gone && at < sink->tail; at++) {
-      result_mark_again(sink_result(sink, at)); /* the reader may have had it, and comes again */
+      result_mark_again(sink_result(sink, at)); /* the reader may have had it, and will connect again */
     }
     return NULL;
   }
   struct reader *reader = reader_new(sink, fd, &failure);
-  if (!reader || !take_place(reader, left, lookup, context)) {
+  if (!reader || !adopt_position(reader, left, lookup, context)) {
     return reader_free(reader);
   }
   *cut = false;
   return reader;
 }
 
-/* A file goes on behind its last whole result, and the next one is written anew. One that was never written to, or that
- * somebody has cut since, goes on at its end. */
+/* The file continues after its last complete result, and the next one is written again. A file that was never written to, or
+   was truncated since, continues at its end. */
 struct reader *reader_adopt_file(struct sink *sink, const struct reader *left, int fd, uint64_t *torn) {
   struct failure failure;
   struct stat status;

@@ -1,18 +1,17 @@
 /*
- * The bytes of a result for its readers: the header before the first, what stands before each, and with JSON the line itself.
+ * The bytes of a result for its readers: the header of a stream, the prefix of each result, and lines of JSON.
  *
- * Results as lines of JSON: what a result's numbers mean comes from the format of the last stage, and the line of a result is
- * made once, when the first reader gets to it, into room that the sink has for each slot.
- *
- * A line is made of the slot's bytes and its frame alone, so that the next process makes the same one again. Which labels it
- * has goes by the stages that the frame went through: others may be in force by the time that its line is made.
+ * The format of the last stage says what the numbers of a result mean. The line of a result is made once, when the first reader
+ * needs it, in a buffer that the sink has for each slot. It depends only on the slot's output and its frame, so the next
+ * process makes the same line again. The frame's stages decide its labels, because other stages may be in force when the line
+ * is made.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/sink/results.h"
 
-/* -- what stands before a result --------------------------------------------------------------------------------------- */
+/* -- prefixes ---------------------------------------------------------------------------------------------------------- */
 
 size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix) {
   if (protocol == CONFIG_PROTOCOL_NATIVE) {
@@ -72,7 +71,7 @@ struct json_shape sink_line_shape(const struct config_pipeline *config, const st
                              .label_count = label_count};
 }
 
-/* Keeps copies of the labels, whose stage may go while a result still waits. */
+/* Copies the labels, because their stage may be freed while a result still waits. */
 static struct line_shape *copy_shape(const struct json_shape *shape) {
   size_t bytes = 0, count = shape->labels ? shape->label_count : 0;
   for (size_t i = 0; i < count; i++) {

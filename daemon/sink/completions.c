@@ -4,11 +4,11 @@
 
 #include "daemon/base/doorbell.h"
 
-enum { PATIENCE_NS = 1000, TRIED_ANEW = 64 /* completions */ };
+enum { PATIENCE_NS = 1000, TRIED_ANEW = 64 /* number of completions */ };
 
-/* -- what the client is told ------------------------------------------------------------------------------------------- */
+/* -- completing -------------------------------------------------------------------------------------------------------- */
 
-/* A slot that is idle is the client's, or the client was told of it, or is to be told now. */
+/* An idle slot is the client's, is completed, or must be completed now. True if there is one of the last kind. */
 static bool has_news(const struct channel *channel) {
   const struct slot_queue *queues = channel->flow->ring.queues;
   unsigned idle = queues[SLOT_FREE].count;
@@ -18,8 +18,8 @@ static bool has_news(const struct channel *channel) {
   return idle + channel_outstanding(channel) > channel->flow->ring.count;
 }
 
-/* The daemon's slots that are free: their frames were dropped on their way or, where results go elsewhere, are through. Slots
- * come back in any order, and the client is told of them in their frames'. */
+/* The daemon's free slots: their frames were dropped or, if results go elsewhere, are done. Slots come back in any order; the
+   client gets them in the order of their frames. */
 static struct slot *oldest_free(struct channel *channel) {
   struct slot_ring *ring = &channel->flow->ring;
   struct slot *oldest = NULL;
@@ -41,7 +41,7 @@ static void tell_slot(struct channel *channel, const struct slot *slot, enum fat
   atomic_store_explicit(&channel->control->daemon.completed, channel->completed, memory_order_release);
 }
 
-/* There is news. */
+/* Call only if has_news(). */
 static void complete_all(struct channel *channel, int64_t now) {
   do {
     struct slot *back = oldest_free(channel);
@@ -66,8 +66,9 @@ void completions_ring(struct channel *channel) {
   }
 }
 
-/* A client that polls answers a result with its next frame in less time than it takes to ask the device, which would keep that
- * frame waiting. For one that does not, it is waited less and less, and now and then as long again. */
+/* A client that polls answers a result with its next frame faster than the lane can poll the device, which would delay that
+   frame. So the lane waits for it. After each time without an answer it waits half as long, and from time to time the full time
+   again. */
 static void await_answer(struct channel *channel) {
   int64_t patience = channel->completed % TRIED_ANEW == 0 ? PATIENCE_NS : channel->patience;
   bool answered = channel_has_submissions(channel);
@@ -79,7 +80,7 @@ static void await_answer(struct channel *channel) {
   channel->expects_answer = false;
 }
 
-/* -- what it is done with ---------------------------------------------------------------------------------------------- */
+/* -- taking slots back ------------------------------------------------------------------------------------------------- */
 
 static void take_slot_back(struct channel *channel, enum fate fate, int64_t now) {
   unsigned index = channel->completion_slots[channel->taken % NATIVE_RING];

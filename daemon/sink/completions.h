@@ -1,6 +1,6 @@
 /*
- * Emit to a client with shared memory: completions in its control memory say what became of its frames, and give it its slots
- * back. See frame/channel.h.
+ * Emit to a client with shared memory. Completions in its control memory report the fate of its frames and return its slots.
+ * See frame/channel.h.
  */
 #ifndef FRAMED_SINK_COMPLETIONS_H
 #define FRAMED_SINK_COMPLETIONS_H
@@ -9,14 +9,14 @@
 
 enum completions_progress { COMPLETIONS_QUIET, COMPLETIONS_MOVED, COMPLETIONS_BROKEN };
 
-/* Tells the client of results (`replies`), and of every other slot that is free again, in the order of their frames; one that
- * was dropped does not wait for those before it that are on their way. Then takes back what the client is done with. BROKEN: it
- * says so of what it was not given. */
+/* Writes completions for results (`replies`) and for every other slot that is free again, in the order of frames. A dropped
+   frame does not wait for earlier frames that are still on their way. Then takes back the slots that the client consumed.
+   BROKEN: it claims to have consumed what it did not get. */
 enum completions_progress completions_turn(struct channel *channel, int64_t now);
-/* Rings if the client sleeps and was told of anything since it was rung last. Late in the turn, when the fence has nothing to
- * wait for. */
+/* Rings the doorbell if the client sleeps and got completions since the last ring. Called late in the turn, so that the fence
+   has nothing to wait for. */
 void completions_ring(struct channel *channel);
-/* The client will take nothing more: what it was told of gets this fate. */
+/* The client consumes nothing more: its completed results get this fate. */
 void completions_abandon(struct channel *channel, enum fate fate, int64_t now);
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * A file of results that is there already: whether this sink can go on behind what is in it. Blocks: for a set-up thread, or a
- * worker.
+ * Checks whether results can be appended to an existing file. Blocks: for a set-up thread or libuv's pool.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -9,7 +8,7 @@
 
 #include "daemon/sink/results.h"
 
-/* Bytes of a line at the end of a file that are looked through for where it begins. */
+/* Maximum number of bytes at the end of a file that are searched for the start of its last line. */
 enum { MOST_LINE = 16 << 20 };
 
 uint64_t sink_result_bytes_in_file(const struct config_pipeline *config, const struct frame_format *output) {
@@ -24,7 +23,7 @@ uint64_t sink_result_bytes_in_file(const struct config_pipeline *config, const s
   return prefix + result_bytes;
 }
 
-/* How many bytes stand behind the last newline of a file; one without any in its last MOST_LINE bytes is no file of lines. */
+/* Bytes after the last newline. A file without a newline in its last MOST_LINE bytes is not a file of lines. */
 static uint64_t torn_line(int fd, off_t size) {
   char bytes[4096];
   off_t at = size;
@@ -40,7 +39,7 @@ static uint64_t torn_line(int fd, off_t size) {
   return (uint64_t)(size - at);
 }
 
-/* How many bytes of a file of that size belong to no whole result. */
+/* Bytes at the end of the file that belong to no complete result. */
 static uint64_t torn_bytes(const struct config_pipeline *config, const struct frame_format *output, int fd,
                            uint64_t header_bytes, off_t size) {
   if (config->sink.protocol == CONFIG_PROTOCOL_JSON) {
@@ -50,8 +49,7 @@ static uint64_t torn_bytes(const struct config_pipeline *config, const struct fr
   return result_bytes > 0 ? ((uint64_t)size - header_bytes) % result_bytes : 0;
 }
 
-/* The bytes of the header at the beginning of the file: the one that would be written, whatever rate and look it says; else 0.
- */
+/* Length of the header at the start of the file if it is one that this sink writes, at any frame rate and look; else 0. */
 static size_t own_header(int fd, const struct frame_format *output) {
   char found[Y4M_HEADER], own[Y4M_HEADER], problem[PROTOCOL_PROBLEM];
   struct frame_rate rate;

@@ -1,8 +1,8 @@
 /*
- * A file of results: written through uv_fs at positions of our own, one request at a time.
+ * A file of results, written through uv_fs at offsets that this module tracks, one request at a time.
  *
- * The file always ends with a whole result as far as this sink is concerned: what was written of a result that failed is
- * cut off again, the result is counted as sink_error, and the next one is tried as if nothing had been.
+ * The file always ends with a complete result. If a write fails, the part that was written is cut off and the result is
+ * counted as sink_error. The next one is attempted as usual.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -26,14 +26,14 @@ static void set_writing(struct sink *sink, bool writing) {
   atomic_store_explicit(&sink->runner.asked, writing ? clock_now() : 0, memory_order_relaxed);
 }
 
-/* Bytes of the next result, with what stands before it. */
+/* Bytes of the next result with its prefix. */
 static size_t result_file_bytes(struct sink *sink) {
   struct result *result = sink_result(sink, sink->first);
   const unsigned char *prefix;
   return result_prefix(result, sink->file.reader->protocol, &prefix) + result_payload(result).count;
 }
 
-/* The buffers of the result under way, less what is written already. Returns their bytes. */
+/* The buffers of the current result without the bytes already written. Returns their total size. */
 static size_t buffers_left(struct sink *sink, uv_buf_t buffers[3], unsigned *count) {
   struct file *file = &sink->file;
   struct reader *reader = file->reader;
@@ -66,7 +66,7 @@ static size_t buffers_left(struct sink *sink, uv_buf_t buffers[3], unsigned *cou
 
 static void file_tick(struct runner *runner, int64_t now) {
   struct sink *sink = (struct sink *)runner;
-  refusal_tell(sink);
+  refusal_report(sink);
   const struct segment *segment = sink->file.reader ? &sink->file.reader->segment : NULL;
   bool is_due = segment && segment->count > 0 && segment->until > 0 && now >= segment->until;
   if (is_due || (sink->file.room_until > 0 && !is_writing(sink))) {
@@ -76,7 +76,7 @@ static void file_tick(struct runner *runner, int64_t now) {
 
 /* -- segments ---------------------------------------------------------------------------------------------------------- */
 
-/* Whether the next result, if there is one, belongs into the next segment. */
+/* True if the next result, if any, belongs into the next segment. */
 static bool is_over(struct sink *sink, int64_t now) {
   const struct file *file = &sink->file;
   const struct segment *segment = &file->reader->segment;
@@ -89,8 +89,8 @@ static bool is_over(struct sink *sink, int64_t now) {
   return is_full || (segment->until > 0 && now >= segment->until);
 }
 
-/* Times are of CLOCK_REALTIME, so that recordings of several machines can be compared. A deadline that is further away than any
- * time that fits there is none. */
+/* Index times are CLOCK_REALTIME, so that recordings of several machines can be compared. A deadline beyond the range of such
+   times counts as none. */
 static void set_entry(struct sink *sink, size_t header_bytes) {
   struct segment *segment = &sink->file.reader->segment;
   const struct result *result = sink_result(sink, sink->first);
@@ -123,7 +123,7 @@ static void on_indexed(uv_fs_t *request) {
   }
 }
 
-/* The entry before the result, so that no result is ever without one. */
+/* Writes the index entry before the result, so that no result is ever without one. */
 static void write_entry(struct sink *sink) {
   struct file *file = &sink->file;
   struct segment *segment = &file->reader->segment;
@@ -140,12 +140,12 @@ static void write_entry(struct sink *sink) {
 
 /* -- results ----------------------------------------------------------------------------------------------------------- */
 
-static void let_go(struct sink *sink) {
+static void detach_file(struct sink *sink) {
   struct file *file = &sink->file;
   struct reader *reader = file->reader;
   bool full = is_over(sink, clock_now());
   file->reader = NULL;
-  file->letting_go = false;
+  file->detaching = false;
   file->position = -1;
   reader->departure.event = (struct sink_event){.kind = SINK_DETACHED, .fd = reader->fd, .reader = reader, .full = full};
   reader_read(reader, &reader->departure.event.emitted, &reader->departure.event.missed);
@@ -154,17 +154,17 @@ static void let_go(struct sink *sink) {
   sink_post(sink, &reader->departure);
 }
 
-/* True: the file is given back, or will be once it ends with a whole result, and nothing may be written to it. */
+/* Returns true if the file is detached, now or after a cut. Nothing may be written to it then. */
 static bool file_leaves(struct sink *sink) {
-  if (sink->file.written > 0) { /* in the middle of a result, since the lane stood still */
+  if (sink->file.written > 0) { /* in the middle of a result, because the lane was parked */
     return false;
   }
-  sink->file.letting_go |= is_over(sink, clock_now());
-  if (!sink->file.letting_go) {
+  sink->file.detaching |= is_over(sink, clock_now());
+  if (!sink->file.detaching) {
     return false;
   }
   if (!file_cut(sink)) {
-    let_go(sink);
+    detach_file(sink);
   }
   return true;
 }
@@ -186,10 +186,10 @@ static void file_finish(struct sink *sink, enum fate fate) {
 static void finish_whole(struct sink *sink) {
   struct file *file = &sink->file;
   int64_t end = file->position + (int64_t)file->written;
-  sink_result(sink, sink->first)->end = end; /* from here on it is in the file, wherever this process ends */
+  sink_result(sink, sink->first)->end = end; /* from here on a takeover knows that the result is in the file */
   atomic_signal_fence(memory_order_seq_cst);
   file->position = end;
-  file->torn = false; /* the part of a result that stood here is written over */
+  file->torn = false; /* the partial result that was here is overwritten */
   file->reader->segment.count++;
   file->reader->segment.indexed = false;
   file_finish(sink, FATE_EMITTED);
@@ -202,27 +202,27 @@ static void finish_lost(struct sink *sink, int error) {
   file->lost++;
   file->missed++;
   file->torn |= file->written > 0;
-  file->reader->segment.indexed = false; /* the next result's is written over it */
+  file->reader->segment.indexed = false; /* the entry of the next result overwrites it */
   file_finish(sink, FATE_SINK_ERROR);
   refusal_begins(sink, error);
 }
 
-/* The file is about to leave, whatever is at its end. */
-static bool gives_back(const struct sink *sink) { return sink->stopping || sink->file.letting_go; }
+/* The file leaves soon, even if a partial result stays at its end. */
+static bool is_leaving(const struct sink *sink) { return sink->stopping || sink->file.detaching; }
 
 static void on_cut(uv_fs_t *request) {
   struct sink *sink = request->data;
   int status = (int)request->result;
   uv_fs_req_cleanup(request);
   set_writing(sink, false);
-  sink->file.torn = status != 0 && !gives_back(sink);
+  sink->file.torn = status != 0 && !is_leaving(sink);
   if (status != 0) {
     refusal_leaves_torn(sink, status);
   }
   file_go_on(sink);
 }
 
-/* Cuts off what was written of a result that failed, if there is any. True: that is under way, and ends in file_go_on(). */
+/* Cuts off a partly written result, if any. Returns true if the request is under way; it continues in file_go_on(). */
 static bool file_cut(struct sink *sink) {
   struct file *file = &sink->file;
   if (!file->torn) {
@@ -232,7 +232,7 @@ static bool file_cut(struct sink *sink) {
   int status = uv_fs_ftruncate(lane_loop(sink->lane), &file->request, file->reader->fd, file->position, on_cut);
   set_writing(sink, status == 0);
   if (status != 0) {
-    file->torn = !gives_back(sink);
+    file->torn = !is_leaving(sink);
     refusal_leaves_torn(sink, status);
   }
   return is_writing(sink);
@@ -264,12 +264,12 @@ static void on_written(uv_fs_t *request) {
   }
   sink->file.written += (size_t)written;
   if ((size_t)written < left && !lane_is_parking(sink->lane)) {
-    write_more(sink); /* the next request fails with the reason, or goes on */
+    write_more(sink); /* the next request continues, or fails with the reason */
     return;
   }
   set_writing(sink, false);
   if ((size_t)written < left) {
-    return; /* the next process goes on from here */
+    return; /* the next process continues from here */
   }
   finish_whole(sink);
   file_go_on(sink);
@@ -296,7 +296,7 @@ static void write_more(struct sink *sink) {
   }
 }
 
-/* A request is carried out at once, by a thread that may wait. */
+/* Writes at once, with blocking calls. */
 static bool write_first(struct sink *sink) {
   struct file *file = &sink->file;
   uv_buf_t buffers[3];
@@ -330,7 +330,7 @@ bool sink_flush_segment(struct sink *sink) {
 static bool file_turn(struct sink *sink, int64_t now) {
   (void)now;
   if (!is_writing(sink)) {
-    sink_release(sink, clock_now()); /* only of a process before this one */
+    sink_release(sink, clock_now()); /* only results of the previous process */
   }
   if (!is_writing(sink) && !sink->stopping && sink->file.reader) {
     file_go_on(sink);
@@ -342,7 +342,7 @@ static void file_attach(struct sink *sink, struct reader *reader) {
   struct file *file = &sink->file;
   assert(!file->reader);
   if (!reader->continues) {
-    off_t end = lseek(reader->fd, 0, SEEK_END); /* not before: another sink may have written to the file until now */
+    off_t end = lseek(reader->fd, 0, SEEK_END); /* not earlier, because another sink may have written to the file until now */
     sink->file.position = end > 0 ? end : 0;
   }
   file->reader = reader;
@@ -352,18 +352,18 @@ static void file_attach(struct sink *sink, struct reader *reader) {
 
 static void file_stop(struct sink *sink) {
   if (is_writing(sink) || (sink->file.reader && file_cut(sink))) {
-    return; /* file_go_on() comes back here */
+    return; /* file_go_on() calls this function again */
   }
   if (sink->file.reader) {
-    let_go(sink);
+    detach_file(sink);
   }
   sink_stopped(sink);
 }
 
-static void run_let_go(struct message *message) {
+static void run_detach_file(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, detach_message));
   if (sink->file.reader) {
-    sink->file.letting_go = true;
+    sink->file.detaching = true;
     lane_schedule(&sink->runner);
   }
 }
@@ -375,17 +375,17 @@ void sink_end_segment(struct sink *sink) {
   }
 }
 
-void sink_let_go(struct sink *sink) {
-  sink->detach_message.run = run_let_go;
+void sink_detach_file(struct sink *sink) {
+  sink->detach_message.run = run_detach_file;
   lane_post(sink->lane, &sink->detach_message);
 }
 
-/* The result under way is waited for, since its slot is being read. */
+/* Leaves the result that is being written, because its slot is being read. */
 static uint64_t file_discard(struct sink *sink, enum fate fate, int64_t now) {
   struct file *file = &sink->file;
   (void)fate;
   (void)now;
-  if (!is_writing(sink) && file->written > 0) { /* it waited for room */
+  if (!is_writing(sink) && file->written > 0) { /* it waited for room on the disk */
     file->torn = true;
     file->written = 0;
   }

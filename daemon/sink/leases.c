@@ -28,13 +28,13 @@ static struct result *find_result(struct sink *sink, const struct slot *slot) {
   return aside;
 }
 
-/* No reader has a result that was set aside any more. */
+/* No reader holds a result that was set aside any more. */
 static void release_aside(struct sink *sink, struct result *result, enum fate fate, int64_t now) {
   result_release(sink, result, fate, now);
   sink->leases.wanted = false;
 }
 
-/* The oldest loan of a reader is over, because it is done with the result (`taken`) or left. */
+/* Ends the oldest lease of a reader: it consumed the result (`taken`) or left. */
 void leases_end(struct sink *sink, struct reader *reader, bool taken, int64_t now) {
   struct shared_reader *shared = reader->shared;
   struct slot *slot = shared->leases[shared->taken % NATIVE_RING].slot;
@@ -58,7 +58,7 @@ void leases_end(struct sink *sink, struct reader *reader, bool taken, int64_t no
   }
 }
 
-/* At the end of the sink a reader that still has loans is told so; to any other the end of its connection says enough. */
+/* At the end of the sink, readers with leases get an ERROR. For all others the end of the connection is enough. */
 void leases_leave(struct sink *sink, struct reader *reader, int64_t now) {
   struct shared_reader *shared = reader->shared;
   if (sink->stopping && shared->taken != shared->completed) {
@@ -102,9 +102,9 @@ void leases_recall(struct sink *sink) {
   }
 }
 
-/* -- of a process before this one -------------------------------------------------------------------------------- */
+/* -- taking over from the previous process ----------------------------------------------------------------------- */
 
-/* The slot with this index if it is in the queue, before where the reader is, and not lent to it yet; else NULL. */
+/* The slot with this index, if it is in the queue before the reader's position and has no lease of it yet; else NULL. */
 static struct slot *find_leased(const struct reader *reader, unsigned index) {
   struct sink *sink = reader->sink;
   for (uint64_t at = sink->first; at < reader->at && at < sink->tail; at++) {
@@ -143,8 +143,8 @@ bool reader_adopt_leases(struct reader *reader, const struct reader *of) {
   shared->memory = left->memory;
   shared->completed = left->completed;
   shared->taken = left->taken;
-  shared->asleep = true;       /* the reader may have seen that the lane slept, */
-  shared->ring_pending = true; /* and if the reader sleeps, nobody has rung for it yet */
+  shared->asleep = true;       /* the reader may have seen that the lane slept */
+  shared->ring_pending = true; /* if the reader sleeps, its doorbell was not rung yet */
   bool sound = true;
   for (uint32_t at = left->taken; at != left->completed && sound; at++) {
     sound = adopt_lease(reader, &shared->leases[at % NATIVE_RING], &left->leases[at % NATIVE_RING]);

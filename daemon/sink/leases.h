@@ -1,12 +1,20 @@
 /*
- * Loans: which slots are lent to which readers with shared memory, so that they take results where the device has written them.
+ * Leases: slots that shared-memory readers hold, so that they read results from the memory to which the device wrote them.
  *
- * A loan begins with a completion in the reader's control memory and ends when the reader moves its cursor past it, or leaves.
- * Until then the slot is not the session's. What always holds:
- *   - under `block` a lent result stays in the queue, so that it goes to the next reader if this one leaves without taking it;
- *   - under `drop` it is set aside as soon as no other reader is on it, so that those behind it go on. The session always keeps
- *     a slot to work with, and a reader that holds one for too long while it is wanted has to go.
- * A sink with readers has one session, so that a slot is known by its index. All of it runs on the sink's lane.
+ * Problem. A reader that maps the outputs needs no copy, but holds a slot of the session for as long as it likes. It may also
+ * die, or write nonsense to its cursor.
+ *
+ * Idea. A lease begins with a completion in the reader's control memory. It ends when the reader moves its `taken` cursor past
+ * that completion, or leaves. Until then the session cannot use the slot. Cursors and leases are kept here; the reader's cursor
+ * is copied and checked (shared.c).
+ *
+ * Invariants.
+ * - Under `block` a leased result stays in the queue. If this reader leaves without consuming it, the next reader gets it.
+ * - Under `drop` a leased result is set aside once no other reader needs it, so that the queue can advance.
+ * - Under `drop` the session always keeps a slot to work with (may_lease()). A reader that holds a needed slot for more than
+ *   HOLD_TICKS is disconnected.
+ * - A sink with readers has one session, so the index of a slot identifies it.
+ * - All of this runs on the sink's lane.
  */
 #ifndef FRAMED_SINK_LEASES_H
 #define FRAMED_SINK_LEASES_H
@@ -14,37 +22,37 @@
 #include "daemon/sink/results.h"
 
 struct lease {
-  struct slot *slot; /* NULL: it has ended without the reader */
+  struct slot *slot; /* NULL: the sink ended the lease early */
   unsigned index;    /* of the slot */
-  unsigned ticks;    /* for which it was the oldest, and wanted */
+  unsigned ticks;    /* ticks during which it was the oldest, and needed */
 };
 
-/* A reader's side of its loans; it is freed with the reader. */
+/* The shared-memory part of a reader, freed with the reader. */
 struct shared_reader {
   struct native_control *control;
-  unsigned memory;           /* which of the session's it sees */
-  uint32_t completed, taken; /* cursors: loans begun, and ended */
+  unsigned memory;           /* generation of the session's memory that it maps */
+  uint32_t completed, taken; /* cursors: leases begun and ended */
   struct lease leases[NATIVE_RING];
-  bool asleep;       /* it was told to ring */
-  bool ring_pending; /* it sleeps, and could not be rung for */
+  bool asleep;       /* it was asked to ring the doorbell */
+  bool ring_pending; /* it sleeps, and its doorbell could not be rung */
   bool readable;
-  int64_t active; /* when a loan last began or ended */
+  int64_t active; /* when a lease last began or ended */
 };
 
-/* Whether the slot of a result is lent to anybody. */
+/* True if some reader holds the slot of the result. */
 static inline bool leases_has(const struct sink *sink, const struct result *result) {
   return sink->leases.holders[result->slot->index] > 0;
 }
 
-/* The reader's next loan, of the result that it is on. */
+/* Leases the reader's current result to it. */
 void leases_begin(struct reader *reader, const struct result *result);
-/* The reader's oldest loan is over: it is done with the result (`taken`), or left. */
+/* Ends the reader's oldest lease: it consumed the result (`taken`), or left. */
 void leases_end(struct sink *sink, struct reader *reader, bool taken, int64_t now);
-/* The reader leaves: its loans end. */
+/* The reader leaves: ends its leases. */
 void leases_leave(struct sink *sink, struct reader *reader, int64_t now);
-/* Every loan ends, and results that were set aside get this fate, if they are open. */
+/* Ends all leases. Results that were set aside get this fate if they have none. */
 void leases_discard(struct sink *sink, enum fate fate, int64_t now);
-/* [no lane runs] What was set aside is in the queue again, before all else, as it goes over an upgrade. */
+/* [no lane runs] Before an upgrade: moves results that were set aside back to the front of the queue. */
 void leases_recall(struct sink *sink);
 
 #endif

@@ -28,7 +28,7 @@ struct listing {
   const char *suffix;
   listing_visit *visit;
   void *context;
-  char path[PATH_MAX]; /* of the folder that is looked at, with a slash; or empty */
+  char path[PATH_MAX]; /* current folder with a trailing slash, or empty */
 };
 
 static void walk_folder(struct listing *listing, int folder, size_t from);
@@ -38,7 +38,7 @@ static bool ends_with(const char *name, size_t length, const char *suffix) {
   return length > bytes && memcmp(name + length - bytes, suffix, bytes) == 0;
 }
 
-/* A pattern without an extension may also become what belongs to another segment. */
+/* A pattern without an extension also matches index and part files of other segments, which are left out. */
 static bool is_segment(const struct listing *listing, const struct pattern_part *part, const char *name) {
   size_t length = strlen(name), suffix = strlen(listing->suffix);
   if (!ends_with(name, length, listing->suffix)) {
@@ -48,7 +48,7 @@ static bool is_segment(const struct listing *listing, const struct pattern_part 
   return !ends_with(name, length, SEGMENT_PART) && !ends_with(name, length, SEGMENT_INDEX) && pattern_takes(part, name, length);
 }
 
-/* One name in a folder, which the part of the pattern before `from` may have become. */
+/* Visits one name in a folder. `part` is the part of the pattern that must match it, and the next part begins at `from`. */
 static void walk_name(struct listing *listing, int folder, const struct pattern_part *part, size_t from, const char *name) {
   size_t length = strlen(listing->path), bytes = strlen(name);
   bool is_last = from > listing->pattern.count;
@@ -98,8 +98,8 @@ static void walk_folder(struct listing *listing, int folder, size_t from) {
   closedir(names);
 }
 
-/* The folders before the first conversion, which the configuration names: links on the way to them may be followed. Returns
- * where the next part begins. */
+/* The folders before the first conversion. The configuration names them, so symbolic links on the way are allowed. Returns
+   where the next part begins. */
 static size_t fixed_folders(const struct pattern *pattern, char path[PATH_MAX]) {
   struct pattern_part part;
   char fixed[FOLDER_NAME];
@@ -132,7 +132,7 @@ void listing_walk(const struct config_pipeline *config, const char *suffix, list
   free(listing);
 }
 
-/* -- folders that are left --------------------------------------------------------------------------------------------- */
+/* -- empty folders ----------------------------------------------------------------------------------------------------- */
 
 void listing_remove_folders(const struct config_pipeline *config, const char *path) {
   char problem[PATTERN_PROBLEM], own[PATH_MAX];

@@ -1,6 +1,6 @@
 /*
- * Which files in the folders of a pipeline's segments are its own. Only this says so, for all that counts, finishes and removes
- * segments: the name is one that the configured pattern can become, and the index beside it names the pipeline. Blocks.
+ * Finds the files of a pipeline's segments. All code that counts, finishes or removes segments asks here. A file belongs to the
+ * pipeline if the configured pattern can produce its name and its index names the pipeline. Blocks.
  */
 #ifndef FRAMED_SINK_LISTING_H
 #define FRAMED_SINK_LISTING_H
@@ -8,16 +8,16 @@
 #include "config/config.h"
 #include "daemon/wire/segment.h"
 
-/* `entry` is valid during the call; its path is the whole one. */
+/* `entry`, with its complete path, is valid during the call. */
 typedef void listing_visit(void *context, const struct folder_entry *entry);
 
-/* Calls `visit` for each file that has a name of the pipeline's segments with `suffix` behind it, whoever made it. */
+/* Calls `visit` for each file whose name the pattern can produce with `suffix` appended, whoever made it. */
 void listing_walk(const struct config_pipeline *config, const char *suffix, listing_visit *visit, void *context);
-/* Whether the index is of this pipeline. */
+/* True if the index names this pipeline. */
 bool listing_is_own(const struct config_pipeline *config, int index);
-/* The pipeline as an index names it. */
+/* The name of the pipeline in an index. */
 void listing_owner(const struct config_pipeline *config, char owner[SEGMENT_OWNER]);
-/* Removes the folders of a segment that its name made, as far as they are empty. */
+/* Removes the folders that the name of a segment created, if they are empty. */
 void listing_remove_folders(const struct config_pipeline *config, const char *path);
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * The queue of results, which every kind of sink is built on, and the notices that a sink sends to the control loop.
+ * The queue of results, common to every kind of sink, and the notices of a sink to the control loop.
  *
- * Here is the whole end of a frame's way. A result enters at the tail. When the last byte of it was sent to a reader or to the
- * file, result_settle() gives its frame a fate. sink_release() decides which results nobody needs any more, and
- * result_release() frees their slots; no other function does. The fate is stored in the result before the session can see it.
+ * It has all of the end of a frame's way. A result enters at the tail. After the last byte of it was sent to a reader or
+ * written to the file, result_settle() sets the fate of its frame. sink_release() decides which results nobody needs any more,
+ * and result_release() frees their slots; no other function does. The fate is stored in the result before the session can see
+ * it.
  */
 #include <assert.h>
 #include <string.h>
@@ -38,7 +39,7 @@ void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot) {
     struct native_result native = frame_result(&slot->frame, flow->seat, clock_now());
     native_write_result(&native, sink->result_bytes, result->native);
   }
-  atomic_signal_fence(memory_order_seq_cst); /* the result is whole before it is in the queue */
+  atomic_signal_fence(memory_order_seq_cst); /* the result must be complete before it is in the queue */
   sink->tail++;
   sink->operations->offered(sink);
 }
@@ -97,20 +98,20 @@ void result_release(struct sink *sink, struct result *result, enum fate fate, in
   flow->wake(flow->session);
 }
 
-/* `drop`: the first result leaves the queue, while its slot stays with the readers that it is lent to. */
+/* `drop`: removes the first result from the queue while readers keep leases of its slot. */
 static void set_aside(struct sink *sink) {
   struct result *result = sink_result(sink, sink->first);
   unsigned index = result->slot->index;
   assert(!sink->block && !sink->leases.aside[index].slot);
   sink->leases.order[index] = sink->first;
-  atomic_signal_fence(memory_order_seq_cst); /* while both copies exist, the one in the queue counts */
+  atomic_signal_fence(memory_order_seq_cst); /* while both copies exist, the one in the queue is valid */
   sink->leases.aside[index] = *result;
   result->slot = NULL;
   atomic_signal_fence(memory_order_seq_cst);
   sink->first++;
 }
 
-/* The oldest result that a reader is on. A reader that sends a rest is on none; a file needs the open ones. */
+/* The oldest result that a reader needs. A reader that sends a rest needs none; a file needs all open ones. */
 static uint64_t first_needed(const struct sink *sink) {
   uint64_t needed = sink->tail;
   for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
@@ -127,7 +128,7 @@ void sink_release(struct sink *sink, int64_t now) {
     struct result *result = sink_result(sink, sink->first);
     bool is_leased = leases_has(sink, result);
     if ((result->state == RESULT_OPEN || is_leased) && sink->block) {
-      return; /* the result waits for a reader, or for the file */
+      return; /* the result waits for a reader or for the file */
     }
     if (is_leased) {
       set_aside(sink);
@@ -137,7 +138,7 @@ void sink_release(struct sink *sink, int64_t now) {
   }
 }
 
-void sink_give_up(struct sink *sink, enum fate fate, int64_t now) {
+void sink_discard_all(struct sink *sink, enum fate fate, int64_t now) {
   for (uint64_t at = sink->operations->discard(sink, fate, now); at < sink->tail; at++) {
     if (sink_result(sink, at)->state == RESULT_OPEN) {
       result_settle(sink_result(sink, at), fate, now);
@@ -151,7 +152,7 @@ void sink_give_up(struct sink *sink, enum fate fate, int64_t now) {
 static void sink_deliver(struct message *message) {
   struct sink_notice *notice = (struct sink_notice *)message;
   struct sink *sink = notice->event.sink;
-  struct sink_event event = notice->event; /* the receiver may free the reader or sink that the notice is embedded in */
+  struct sink_event event = notice->event; /* a copy, because the receiver may free the reader or sink that embeds the notice */
   atomic_store(&notice->posted, false);
   sink->listener(sink->context, &event);
 }

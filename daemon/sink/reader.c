@@ -1,8 +1,8 @@
 /*
- * A reader as such: how it is made, polled and ended, and the room for a rest that it brings along.
+ * One reader: making, polling and ending it, and the buffer for a rest that it brings along.
  *
- * A reader that is not a file is polled for its end as long as it is attached, and for room while bytes wait for it. It leaves
- * in two steps: it is taken off the queue at once, and given back when libuv has closed its handle.
+ * A reader that is not a file is polled for its end while it is attached, and for room while bytes wait for it. It leaves in
+ * two steps: it is unlinked at once, and returned after libuv has closed its handle.
  */
 #include <assert.h>
 #include <errno.h>
@@ -48,7 +48,7 @@ bool reader_bring_room(struct reader *reader, struct failure *failure) {
   const struct sink *sink = reader->sink;
   bool is_needed = !sink->block && !reader->shared && sink->rooms.made < sink->rooms.most;
   return !is_needed || reader_make_room(reader) ||
-         failure_set_memory(failure, "no memory for %zu bytes of a result that a reader may be slow to take",
+         failure_set_memory(failure, "no memory for a buffer of %zu bytes for a slow reader",
                             sink->result_bytes);
 }
 
@@ -66,7 +66,7 @@ struct reader *reader_free(struct reader *reader) {
   return image_free(reader);
 }
 
-void reader_speak(struct reader *reader, enum config_protocol protocol) { reader->protocol = protocol; }
+void reader_set_protocol(struct reader *reader, enum config_protocol protocol) { reader->protocol = protocol; }
 
 void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *missed) {
   *emitted = atomic_load_explicit(&reader->emitted, memory_order_relaxed);
@@ -78,7 +78,8 @@ void reader_keep_index(struct reader *reader, int index, uint64_t count, const s
   reader->segment.index = index;
   reader->segment.count = count;
   reader->segment.hold = now + times->hold_ns;
-  bool is_over = times->hold_ns > 0 || (every > 0 && times->began == 0); /* the next is tried also without a result */
+  /* the next segment is attempted even without a result */
+  bool is_over = times->hold_ns > 0 || (every > 0 && times->began == 0);
   reader->segment.until = is_over ? now : every == 0 ? 0 : times->began + every;
   reader->segment.shift = times->shift;
 }
@@ -92,8 +93,8 @@ int reader_index(const struct reader *reader, uint64_t *count) {
 
 static void reader_on_ready(uv_poll_t *poll, int status, int events);
 
-/* A reader that has half-closed its connection wakes every poll for its end. From then on only the full end is of interest,
- * which epoll tells whatever is polled for: so the poll is for urgent data, of which there is none any more. */
+/* A reader that half-closed its connection would wake every poll for its end. Then only the full end matters, which epoll
+   always reports. So the poll is for urgent data, which never comes again. */
 void reader_watch(struct reader *reader, bool wants_room) {
   static const int ends[] = {[READER_CONNECTED] = UV_DISCONNECT, [READER_HALF_CLOSED] = UV_PRIORITIZED, [READER_URGENT] = 0};
   int events = (wants_room ? UV_WRITABLE : 0) | (reader->listened_to ? UV_READABLE : 0) | ends[reader->end];
@@ -116,8 +117,8 @@ static bool has_hung_up(int fd) {
   return poll(&check, 1, 0) > 0 && (check.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
-/* Among what a reader sends may be descriptors, even the other end of this very connection, which would never end if it were
- * kept. What is left after one read wakes the poll again. */
+/* The input may contain descriptors, even the other end of this connection, which would never end if the daemon kept it. Input
+   that remains after one read wakes the poll again. */
 static void throw_away_input(struct reader *reader) {
   char bytes[INPUT_A_TURN];
   ssize_t got = rights_read(reader->fd, &(struct iovec){.iov_base = bytes, .iov_len = sizeof bytes}, 1);
@@ -140,7 +141,7 @@ static void reader_on_ready(uv_poll_t *poll, int status, int events) {
     }
     char byte;
     if ((events & UV_PRIORITIZED) != 0 && recv(reader->fd, &byte, sizeof byte, MSG_OOB | MSG_DONTWAIT) < 0) {
-      reader->end = READER_URGENT; /* otherwise the byte, which would wake every poll, is taken out now */
+      reader->end = READER_URGENT; /* otherwise the byte was read now, so that it no longer wakes every poll */
     } else if (reader->end == READER_CONNECTED) {
       reader->end = READER_HALF_CLOSED;
     }
@@ -160,12 +161,12 @@ static void unlink_reader(struct sink *sink, struct reader *reader) {
     reader->next->link = reader->link;
   }
   if (!sink->block) {
-    reader->spare = sink->spares; /* there is one for each reader: as the rest of this one is dropped, one is free */
+    reader->spare = sink->spares; /* each reader contributed one, and this reader's rest is dropped, so one is free */
     assert(reader->spare);
     sink->spares = reader->spare->next;
     readers_return_room(sink, reader);
     sink->rooms.readers -= !reader->shared;
-    if (sink->rooms.count > sink->rooms.readers) { /* each that stays has a piece, so that further ones are of no use */
+    if (sink->rooms.count > sink->rooms.readers) { /* each remaining reader has a buffer, so more would be useless */
       reader->room = sink->rooms.free;
       assert(reader->room);
       sink->rooms.free = reader->room->next;
@@ -176,7 +177,7 @@ static void unlink_reader(struct sink *sink, struct reader *reader) {
 
 void reader_finish_departure(struct sink *sink, struct reader *reader) {
   if (sink->reply.gone) {
-    close(reader->fd); /* a duplicate of the session's own descriptor: closing it waits for nothing */
+    close(reader->fd); /* a duplicate of the session's own descriptor, so this never blocks */
     reader_free(reader);
   } else {
     reader->departure.event.fd = reader->fd;

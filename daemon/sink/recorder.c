@@ -7,24 +7,24 @@
 #include "daemon/measure/clock.h"
 #include "daemon/sink/results.h"
 
-#define FLUSH_TIME (200 * NS_PER_MS) /* while everything stands still */
+#define FLUSH_TIME (200 * NS_PER_MS) /* time limit while all lanes are parked */
 
 enum { LEAST_CELLS = 4, SLOTS = 4 };
 
 struct recorder {
-  struct runner runner; /* first */
+  struct runner runner; /* must be first */
   struct recorder_setup setup;
   struct frame_format output; /* a copy of the setup's */
   struct tap tap;
-  struct sink *starts_with, *sink; /* what it gets, and what its lane has */
+  struct sink *starts_with, *sink; /* the sink it was given, and the sink its lane uses */
   struct flow flow;
   struct account account;
-  /* The ring: frames first to next - 1, counted since the start, of which the sink was offered those before `offered`. */
+  /* The ring: frames first to next - 1, counted since the start. The sink was offered those before `offered`. */
   unsigned char *memory;
   struct frame *frames;
   uint64_t cells, first, offered, next;
   size_t frame_bytes;
-  int64_t until; /* frames that came by then are wanted; 0: none were yet */
+  int64_t until; /* frames that came until then are kept; 0: none yet */
   bool open;     /* an event is being recorded */
   bool stopping;
   _Atomic uint64_t missed;
@@ -61,7 +61,7 @@ size_t recorder_bytes(const struct config_pipeline *config, size_t frame_bytes) 
   return config->record.file ? (fits ? bytes : SIZE_MAX) : 0;
 }
 
-/* All of the ring is touched, so that no frame is the first on a page. */
+/* Touches the whole ring, so that no frame causes a page fault. */
 static bool take_cells(struct recorder *recorder) {
   size_t bytes = recorder_bytes(recorder->setup.config, recorder->frame_bytes);
   recorder->cells = bytes / recorder->frame_bytes;
@@ -116,7 +116,7 @@ void recorder_read(const struct recorder *recorder, struct recorder_view *view) 
                                  .lost = account.ledger.fates[FATE_SINK_ERROR]};
 }
 
-/* -- what the sink gets ------------------------------------------------------------------------------------------------ */
+/* -- offering frames to the sink --------------------------------------------------------------------------------------- */
 
 static const struct frame *oldest_left(const struct recorder *recorder) {
   return recorder->offered < recorder->next ? &recorder->frames[recorder->offered % recorder->cells] : NULL;
@@ -127,17 +127,17 @@ static bool is_wanted(const struct recorder *recorder) {
   return frame && frame->complete <= recorder->until;
 }
 
-/* The sink gives slots back in the order in which it got them. */
+/* The sink returns slots in the order in which it got them. */
 static void take_free(struct recorder *recorder) {
   recorder->first = recorder->offered - slot_count(&recorder->flow.ring, SLOT_EMITTING);
 }
 
-/* The frame is in the slot as if it had gone through a device. */
+/* Moves the slot through all states, as if the frame had been on a device. */
 static void offer_one(struct recorder *recorder, struct slot *slot) {
   static const enum slot_state states[] = {SLOT_FILLING, SLOT_READY, SLOT_RUNNING, SLOT_DONE, SLOT_EMITTING};
   uint64_t cell = recorder->offered++ % recorder->cells;
   slot->frame = recorder->frames[cell];
-  slot->frame.open = slot->frame.suspect = false; /* it is open in the account of its session */
+  slot->frame.open = slot->frame.suspect = false; /* the frame is open in the account of its session */
   slot->output = recorder->memory + cell * recorder->frame_bytes;
   account_open(&recorder->account, &slot->frame);
   for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
@@ -160,9 +160,9 @@ static bool offer_wanted(struct recorder *recorder, int64_t now) {
   return offered;
 }
 
-/* -- what comes -------------------------------------------------------------------------------------------------------- */
+/* -- incoming frames --------------------------------------------------------------------------------------------------- */
 
-/* Of a full ring the oldest frame goes, unless it is to be written. */
+/* In a full ring the new frame replaces the oldest one, unless that is to be kept. */
 static void recorder_on_frame(struct tap *tap, const struct slot *slot, int64_t now) {
   struct recorder *recorder = (struct recorder *)((char *)tap - offsetof(struct recorder, tap));
   take_free(recorder);
@@ -189,7 +189,7 @@ static void recorder_see(struct recorder *recorder, int64_t now) {
   if (!recorder->open) {
     int64_t oldest = now - recorder->setup.config->record.before_ns;
     while (oldest_left(recorder) && oldest_left(recorder)->complete < oldest) {
-      recorder->offered++; /* what came too long before the event is not part of it */
+      recorder->offered++; /* came too long before the event */
     }
     recorder->open = true;
     sink_end_segment(recorder->sink);
@@ -212,7 +212,7 @@ static void recorder_on_result(struct tap *tap, const struct slot *slot, int64_t
 
 /* -- on its lane ------------------------------------------------------------------------------------------------------- */
 
-static void tell_stopped(struct message *message) {
+static void report_stopped(struct message *message) {
   struct recorder *recorder = (struct recorder *)((char *)message - offsetof(struct recorder, stopped_message));
   recorder->setup.stopped(recorder->setup.context);
 }
@@ -227,13 +227,13 @@ static bool recorder_turn(struct runner *runner) {
   if (recorder->stopping && is_written(recorder)) {
     recorder->stopping = false;
     lane_leave(&recorder->runner);
-    recorder->stopped_message.run = tell_stopped;
+    recorder->stopped_message.run = report_stopped;
     mailbox_post(recorder->setup.control, &recorder->stopped_message);
   }
   return false;
 }
 
-/* An event that is over has its segment to itself. */
+/* After the event ends its segment, so that no other event gets into it. */
 static void recorder_tick(struct runner *runner, int64_t now) {
   struct recorder *recorder = (struct recorder *)runner;
   if (recorder->open && now > recorder->until && is_written(recorder)) {

@@ -1,6 +1,6 @@
 /*
- * What becomes of a result when the system refuses to write it: its segment ends, or it waits for room on the disk, or it is
- * lost, and the control loop hears why. file.c writes, and asks here.
+ * Handles a refused write of a result: its segment ends, or the result waits for room on the disk, or it is lost and the
+ * control loop gets a report. file.c calls this.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,11 +9,11 @@
 #include "daemon/sink/results.h"
 #include "daemon/sink/retention.h"
 
-#define ROOM_PATIENCE (3 * NS_PER_S) /* with a worker that removes old segments */
+#define ROOM_PATIENCE (3 * NS_PER_S) /* time for a pool thread to remove old segments */
 
-/* -- what the control loop hears ---------------------------------------------------------------------------------------- */
+/* -- reports to the control loop ---------------------------------------------------------------------------------------- */
 
-void refusal_tell(struct sink *sink) {
+void refusal_report(struct sink *sink) {
   struct file *file = &sink->file;
   if (file->failed == file->reported || !sink_may_post(&file->trouble)) {
     return;
@@ -28,11 +28,11 @@ void refusal_tell(struct sink *sink) {
   sink_post(sink, &file->trouble);
 }
 
-/* "No space left on device (ENOSPC)" */
+/* For example "No space left on device (ENOSPC)". */
 static void describe_error(struct sink *sink, const char *before, int error) {
   const char *name = strerrorname_np(error);
   sink->file.error = error;
-  snprintf(sink->file.why, sizeof sink->file.why, "%s%s (%s)", before, strerror(error), name ? name : "of no name");
+  snprintf(sink->file.why, sizeof sink->file.why, "%s%s (%s)", before, strerror(error), name ? name : "unknown");
 }
 
 void refusal_begins(struct sink *sink, int error) {
@@ -40,13 +40,13 @@ void refusal_begins(struct sink *sink, int error) {
     sink->file.failed = true;
     describe_error(sink, "", -error);
   }
-  refusal_tell(sink);
+  refusal_report(sink);
 }
 
 void refusal_ends(struct sink *sink) {
   sink->file.failed = false;
   sink->file.room_until = 0;
-  refusal_tell(sink);
+  refusal_report(sink);
 }
 
 void refusal_leaves_torn(struct sink *sink, int error) {
@@ -56,8 +56,8 @@ void refusal_leaves_torn(struct sink *sink, int error) {
   }
   sink->file.failed = true;
   sink->file.reported = false;
-  describe_error(sink, "the part of a result that is there cannot be cut off: ", -error);
-  refusal_tell(sink);
+  describe_error(sink, "the partly written result cannot be cut off: ", -error);
+  refusal_report(sink);
 }
 
 /* -- before a result is lost -------------------------------------------------------------------------------------------- */

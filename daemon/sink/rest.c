@@ -1,15 +1,15 @@
 /*
- * What a slow reader keeps of a result whose slot is needed.
+ * The rest of a result whose slot is needed while slow readers are sending it.
  *
- * Under `drop` a slot that only slow readers hold goes back to its session. Readers in the middle of its result move the rest
- * of the bytes to room of their own. The frame lives on without its slot, as pending, until the last of these readers is done
- * or one has taken the result whole: it is the only frame with a second home, since its slot has another frame by then. A sink
- * under `drop` is on its session's lane, so that slot and pending are one thread's. Each reader lends the sink one pending, and
- * can be in one.
+ * Under `drop` a slot that only slow readers hold returns to its session. Readers in the middle of its result move the
+ * remaining bytes to buffers of their own. The frame stays without its slot, in a struct pending, until the last of these
+ * readers is done or one has taken the whole result. It is the only kind of frame outside a slot, because its slot has another
+ * frame by then. A sink under `drop` runs on its session's lane, so one thread uses slot and pending. Each reader contributes
+ * one pending to the sink, and can be in one.
  *
- * Room is a whole result's, so there is no more of it than the sink's `slow_readers` says: as many as that, or a piece for each
- * reader if they are fewer. A reader begins with a result once it has a piece, and returns it after the result. Where there are
- * more slow readers than pieces, some miss whole results, and a reader that has a piece and takes nothing at all has to go.
+ * A buffer has the size of a whole result, so their number is limited: the sink's `slow_readers`, or one for each reader if
+ * those are fewer. A reader takes a buffer before it begins with a result and returns it after the result. If more readers are
+ * slow than there are buffers, some miss whole results. A reader that holds a buffer and takes no byte at all is disconnected.
  */
 #include <assert.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "daemon/sink/leases.h"
 #include "daemon/sink/readers.h"
 
-/* -- room -------------------------------------------------------------------------------------------------------------- */
+/* -- buffers ----------------------------------------------------------------------------------------------------------- */
 
 bool readers_take_room(struct sink *sink, struct reader *reader) {
   if (sink->block || reader->room) {
@@ -71,14 +71,14 @@ bool sink_is_sending(const struct sink *sink) {
   return sending;
 }
 
-/* -- making room ------------------------------------------------------------------------------------------------------- */
+/* -- freeing a slot ---------------------------------------------------------------------------------------------------- */
 
 void reader_miss(struct reader *reader, uint64_t at) {
   READER_COUNT(reader->missed, 1U);
   reader->skipped += sink_result(reader->sink, at)->slot->frame.missing + 1;
 }
 
-/* The reader is in the middle of the oldest result: the bytes that it still needs move to its room. */
+/* The reader is in the middle of the oldest result: copies the bytes that it still needs to its buffer. */
 static void keep_rest(struct sink *sink, struct reader *reader, struct result *result, struct pending *pending) {
   struct payload payload = result_payload(result);
   const unsigned char *prefix;
@@ -96,11 +96,11 @@ static void keep_rest(struct sink *sink, struct reader *reader, struct result *r
   reader->sent = 0;
   reader->skipped = 0;
   for (uint64_t at = reader->at + 1; at < sink->tail; at++) {
-    reader_miss(reader, at); /* results that wait behind are missed, too */
+    reader_miss(reader, at); /* it also misses the results that follow in the queue */
   }
 }
 
-/* The frame of a result moves out of its slot. */
+/* Moves the frame of a result out of its slot. */
 static struct pending *take_over(struct sink *sink, struct result *result) {
   struct pending *pending = sink->spares;
   assert(pending);
@@ -108,7 +108,7 @@ static struct pending *take_over(struct sink *sink, struct result *result) {
   *pending = (struct pending){.flow = result->flow, .seat = result->seat, .frame = result->slot->frame};
   pending->frame.open = true;
   result->state = RESULT_MOVED;
-  atomic_signal_fence(memory_order_seq_cst); /* a frame that nobody owes any more would be settled */
+  atomic_signal_fence(memory_order_seq_cst); /* a takeover would settle a frame that is in neither of the two */
   result->slot->awaits_fate = false;
   return pending;
 }

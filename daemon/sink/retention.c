@@ -12,11 +12,11 @@
 #include "daemon/measure/clock.h"
 #include "daemon/sink/listing.h"
 
-#define SLACK (60 * NS_PER_S) /* a step that NTP may make, or an administrator */
+#define SLACK (60 * NS_PER_S) /* a step that NTP or an administrator may make */
 
 enum {
-  DRIFT = 100,   /* two clocks differ by less than 1 % of the time that passed */
-  LEAST_ROOM = 8 /* an eighth of a file system is room enough for any segment */
+  DRIFT = 100,   /* the two clocks may differ by 1 % of the time that passed */
+  LEAST_ROOM = 8 /* an eighth of the file system is enough for any segment */
 };
 
 struct finished {
@@ -29,7 +29,7 @@ struct finished_list {
   const struct config_pipeline *config;
   struct finished *items;
   size_t count, room;
-  int64_t bytes; /* of all */
+  int64_t bytes; /* of all segments */
   int64_t disk, free;
 };
 
@@ -51,7 +51,7 @@ bool retention_is_sound(const struct retention *retention) {
          retention->doubt >= 0 && retention->doubt <= most && retention->stepped >= -most && retention->stepped <= most;
 }
 
-/* -- what there is ----------------------------------------------------------------------------------------------------- */
+/* -- collecting the segments ------------------------------------------------------------------------------------------- */
 
 static bool has_room(struct finished_list *list) {
   if (list->count < list->room) {
@@ -110,7 +110,7 @@ static int64_t read_clock(clockid_t clock) {
   return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
-/* Time since the newest segment in which no process looked does not count: only the clock says that it passed. */
+/* Time since the newest segment does not count, because only the wall clock says that it passed. */
 static void begin_to_look(struct retention *retention, const struct finished_list *list, int64_t wall) {
   int64_t newest = list->count > 0 ? list->items[list->count - 1].at : wall;
   retention->doubt = wall - newest > SLACK ? wall - newest : 0;
@@ -125,7 +125,7 @@ static void note_step(struct retention *retention, const struct config_pipeline 
             step > 0 ? "forward" : "back", (double)(step > 0 ? step : -step) / (3600 * (double)NS_PER_S));
 }
 
-/* Returns the time by the wall clock. */
+/* Returns the wall clock's time. */
 static int64_t look_at_clock(struct retention *retention, const struct finished_list *list) {
   int64_t wall = read_clock(CLOCK_REALTIME), boot = read_clock(CLOCK_BOOTTIME);
   int64_t step = wall - boot - retention->shift, slack = SLACK + (boot - retention->looked) / DRIFT;
@@ -135,7 +135,7 @@ static int64_t look_at_clock(struct retention *retention, const struct finished_
     note_step(retention, list->config, step);
   }
   if (list->count == 0 || list->items[0].at >= retention->stepped) {
-    retention->doubt = 0; /* none of those is left */
+    retention->doubt = 0; /* none of those segments is left */
   }
   retention->looked = boot;
   retention->shift = wall - boot;
@@ -146,7 +146,7 @@ static int64_t age_of(const struct finished *finished, const struct retention *r
   return wall - finished->at - (finished->at < retention->stepped ? retention->doubt : 0);
 }
 
-/* -- what goes --------------------------------------------------------------------------------------------------------- */
+/* -- removing segments ------------------------------------------------------------------------------------------------- */
 
 static bool remove_finished(const struct config_pipeline *config, const char *path) {
   struct folder_entry entry;
@@ -163,20 +163,20 @@ static bool remove_finished(const struct config_pipeline *config, const char *pa
   return is_removed;
 }
 
-/* How much all finished ones may take; 0: no limit. The segment that is being written may take `size` of it. */
+/* Maximum bytes of all finished segments; 0: no limit. `size` bytes are reserved for the segment being written. */
 static int64_t most_of(const struct config_rotate *rotate, const struct finished_list *list) {
   int64_t most = retention_has_default(rotate) ? list->disk / 100 * CONFIG_DEFAULT_MOST : rotate->most;
   return most > 0 && most <= rotate->size ? 1 : most > 0 ? most - rotate->size : 0;
 }
 
-/* Bytes that have to be free for the next segment; 0: the pipeline removes nothing for it. */
+/* Bytes that must be free for the next segment; 0: this pipeline removes nothing for it. */
 static int64_t room_for_next(const struct config_rotate *rotate, const struct finished_list *list) {
   int64_t next = rotate->size > 0 ? rotate->size : list->items[list->count - 1].bytes;
   int64_t most = list->disk / LEAST_ROOM;
   return !retention_makes_room(rotate) ? 0 : next < most ? next : most;
 }
 
-/* What is removed counts as free at once, although a reader of it may still keep its bytes. */
+/* Removed bytes count as free at once, although a process may still have the file open. */
 static unsigned remove_oldest(struct finished_list *list, const struct retention *retention, int64_t wall) {
   const struct config_rotate *rotate = &list->config->sink.rotate;
   int64_t most = most_of(rotate, list), wanted = room_for_next(rotate, list), spare = list->free;

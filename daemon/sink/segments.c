@@ -28,7 +28,7 @@ void segments_drop(struct segment_files *files) {
 
 /* -- names ------------------------------------------------------------------------------------------------------------- */
 
-/* Where the extension of the last part of a path begins, or its end. */
+/* The extension of the last part of a path, or its end. */
 static const char *extension_of(const char *path) {
   const char *slash = strrchr(path, '/');
   const char *name = slash ? slash + 1 : path;
@@ -36,15 +36,15 @@ static const char *extension_of(const char *path) {
   return dot && dot > name ? dot : path + strlen(path);
 }
 
-/* -- a new one ----------------------------------------------------------------------------------------------------------- */
+/* -- a new segment ------------------------------------------------------------------------------------------------------- */
 
-/* Or was a moment ago, and its index is about to go. */
+/* True if the name is in use, or its index still exists because it was in use a moment ago. */
 static bool is_taken(const struct folder_entry *name) {
   struct stat there;
   return folder_look(name, "", &there) || folder_look(name, SEGMENT_INDEX, &there);
 }
 
-/* What a sweep took for left behind before it was locked has no name any more, and is made under another one. */
+/* Before this file was locked, a sweep may have removed it as abandoned. Then it has no name and another is tried. */
 static bool open_data(const struct folder_entry *part, struct segment_files *files) {
   struct stat made;
   files->data = segment_open_part(part, O_RDWR | O_CREAT | O_EXCL);
@@ -70,13 +70,13 @@ static bool write_head(const struct config_pipeline *config, uint64_t payload, i
   return written == (ssize_t)sizeof head;
 }
 
-/* Makes the files in a folder that is open. An index that is there without its data was left by a kill. */
+/* Makes the files in an open folder. An index without its data was left by a kill. */
 static bool make_files(const struct config_pipeline *config, const struct folder_entry *name, const struct folder_entry *part,
                        uint64_t payload, struct segment_files *files) {
   if (!open_data(part, files)) {
     return false;
   }
-  bool is_made = false, is_there = is_taken(name); /* looked at last, since another one may just have got that name */
+  bool is_made = false, is_there = is_taken(name); /* checked last, because another process may just have got that name */
   if (!is_there) {
     folder_remove(part, SEGMENT_INDEX);
     files->index = folder_open_file(part, SEGMENT_INDEX, O_RDWR | O_CREAT | O_EXCL);
@@ -91,7 +91,7 @@ static bool make_files(const struct config_pipeline *config, const struct folder
   return is_made;
 }
 
-/* The n-th name that this time has. */
+/* Tries the n-th name for this time. */
 static bool open_name(const struct config_pipeline *config, const char *path, unsigned number, uint64_t payload,
                       struct segment_files *files) {
   char name[PATH_MAX], part[PATH_MAX + sizeof SEGMENT_PART], suffix[16] = "";
@@ -123,7 +123,7 @@ static bool open_next(const struct config_pipeline *config, const char *path, ui
   return true;
 }
 
-/* Where the disk is full the oldest go, one by one, until there is room for this one. */
+/* On a full disk, removes the oldest segments one by one until there is room for this one. */
 static bool open_with_room(const struct config_pipeline *config, const char *path, uint64_t payload,
                            struct segment_files *files) {
   struct retention retention = {0};
@@ -153,9 +153,9 @@ bool segments_begin(const struct config_pipeline *config, uint64_t payload, stru
   return failure_set_system(failure, error, NULL, "cannot begin the segment '%s'", path[0] ? path : config->sink.path);
 }
 
-/* -- the end of one ---------------------------------------------------------------------------------------------------- */
+/* -- finishing a segment ----------------------------------------------------------------------------------------------- */
 
-/* What the open file is called now, wherever somebody has moved it. False: it is gone. */
+/* The current path of the open file, even if somebody moved it. Returns false if it was removed. */
 static bool path_of(int fd, char path[PATH_MAX]) {
   char link[64];
   struct stat status;
@@ -165,7 +165,7 @@ static bool path_of(int fd, char path[PATH_MAX]) {
   return length > 0 && fstat(fd, &status) == 0 && status.st_nlink > 0;
 }
 
-/* Where the open file is. The folder that its path leads to must have it, whatever somebody has moved meanwhile. */
+/* Opens the folder of the open file, and checks that the folder has it, because somebody may have moved it meanwhile. */
 static bool find_part(int data, char path[PATH_MAX], struct folder_entry *part) {
   struct stat open_one, named;
   *part = FOLDER_ENTRY_NONE;
@@ -190,7 +190,7 @@ bool segments_end(const struct segment_files *files, struct failure *failure) {
   struct segment_closed closed;
   struct folder_entry part;
   if (!path_of(files->data, path)) {
-    return true; /* nobody wants it any more */
+    return true; /* it was removed on purpose */
   }
   bool is_found = find_part(files->data, path, &part);
   int error = errno;
@@ -202,9 +202,9 @@ bool segments_end(const struct segment_files *files, struct failure *failure) {
   return is_closed || failure_set(failure, EXIT_STATUS_INTERNAL, remedy, "%s", problem);
 }
 
-/* -- what was left ------------------------------------------------------------------------------------------------------- */
+/* -- segments of earlier processes --------------------------------------------------------------------------------------- */
 
-/* A segment whose maker ended before it wrote whose it is. */
+/* A segment whose process ended before it wrote the owner. */
 static bool is_blank(const struct folder_entry *part, int index) {
   struct stat data, beside;
   return folder_look(part, "", &data) && S_ISREG(data.st_mode) && data.st_size == 0 &&
@@ -222,9 +222,9 @@ static void sweep_one(void *context, const struct folder_entry *part) {
   }
   int fd = is_ours ? segment_open_part(part, O_RDWR) : -1;
   if (fd < 0) {
-    return; /* not ours, or somebody writes to it */
+    return; /* not ours, or a process is writing to it */
   }
-  blank = blank && is_blank(part, -1); /* looked at before it was locked */
+  blank = blank && is_blank(part, -1); /* check again, because it was not locked before */
   if (blank) {
     segment_remove(part); /* while it is locked: see open_data() */
   }
@@ -234,7 +234,7 @@ static void sweep_one(void *context, const struct folder_entry *part) {
   }
   if (!segment_repair(part, &closed, problem)) {
     log_event(LOG_CUT, config->name, "%s", problem);
-  } else if (closed.name[0] && closed.cut > 0) { /* a whole one is finished as if its maker had */
+  } else if (closed.name[0] && closed.cut > 0) { /* a complete segment is finished without a message */
     log_event(LOG_CUT, config->name, "'%s' was left unfinished: it has %" PRIu64 " results; %" PRId64 " bytes were cut off",
               closed.name, closed.entries, closed.cut);
   }

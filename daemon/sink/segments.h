@@ -1,7 +1,6 @@
 /*
- * The segments of a file sink with `rotate`: how one begins, what an earlier process left unfinished, and which of the finished
- * ones go. What is on the disk says all there is to know; what the files are is in daemon/wire/segment.h. Everything here
- * blocks: for a set-up thread, or a worker.
+ * The segments of a file sink with `rotate`: beginning one, finishing one, and sweeping those that an earlier process left. All
+ * state is on the disk; daemon/wire/segment.h describes the files. Everything here blocks: for a set-up thread or libuv's pool.
  */
 #ifndef FRAMED_SINK_SEGMENTS_H
 #define FRAMED_SINK_SEGMENTS_H
@@ -17,15 +16,15 @@ struct segment_files { /* both -1: none */
 
 #define SEGMENT_FILES_NONE ((struct segment_files){-1, -1})
 
-/* Makes the next segment, with folders that are missing. `payload`: see struct segment_head. */
+/* Makes the next segment and missing folders. `payload`: see struct segment_head. */
 bool segments_begin(const struct config_pipeline *config, uint64_t payload, struct segment_files *files,
                     struct failure *failure);
-/* Finishes one. Its descriptors stay open. */
+/* Finishes a segment. Its descriptors stay open. */
 bool segments_end(const struct segment_files *files, struct failure *failure);
-/* Finishes those that a process before this one left and nobody writes to, and removes those that have to go: see
- * retention_apply(). */
+/* Finishes segments that an earlier process left and nobody writes to. Then removes those that must go: see
+   retention_apply(). */
 void segments_sweep(const struct config_pipeline *config, struct retention *retention, bool is_full);
-/* The index of a segment that goes on; -1: it is gone. */
+/* Opens the index of a segment that continues; -1: it is gone. */
 int segments_find_index(int data);
 void segments_drop(struct segment_files *files); /* closes both; idempotent */
 

@@ -1,8 +1,8 @@
 /*
- * Readers with shared memory: results are lent to them (see loans.h), and no byte of a result passes through the lane.
+ * Readers with shared memory: they get leases of slots (leases.h), and the lane copies no byte of a result.
  *
- * Nothing that such a reader can write needs to be trusted: cursors and loans are kept here, and the one cursor that is the
- * reader's is copied and checked.
+ * Nothing that such a reader writes is trusted. Cursors and leases are kept here; the reader's one cursor is copied and
+ * checked.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ bool reader_share(struct reader *reader, struct native_control *control, unsigne
   return true;
 }
 
-/* -- what the reader does ---------------------------------------------------------------------------------------------- */
+/* -- input of the reader ----------------------------------------------------------------------------------------------- */
 
 static void dismiss(struct sink *sink, struct reader *reader, enum native_error_code code, const char *why) {
   reader->final_error = code;
@@ -35,13 +35,13 @@ static void shared_on_ready(uv_poll_t *poll, int status, int events) {
   (void)events;
   if (status < 0) {
     uv_poll_start(poll, UV_READABLE,
-                  shared_on_ready); /* libuv stopped the poll, but bytes may wait before the end that it tells of */
+                  shared_on_ready); /* libuv stopped the poll, but bytes may precede the end that it reports */
   }
   reader->shared->readable = true;
   lane_schedule(&reader->sink->runner);
 }
 
-/* Takes back what the reader says that it is done with. False: it was never given that. */
+/* Ends the leases of results that the reader consumed. Returns false if it never had them. */
 static bool shared_take_back(struct sink *sink, struct reader *reader, int64_t now) {
   struct shared_reader *shared = reader->shared;
   uint32_t taken = atomic_load_explicit(&shared->control->client.taken, memory_order_acquire);
@@ -57,7 +57,7 @@ static bool shared_take_back(struct sink *sink, struct reader *reader, int64_t n
   return true;
 }
 
-/* False: the reader has left, or is sent away. What it took before counts. */
+/* Returns false if the reader left or is dismissed. What it consumed before still counts. */
 static bool read_doorbells(struct sink *sink, struct reader *reader, int64_t now) {
   enum doorbell_input input = reader->shared->readable ? doorbell_read(reader->fd) : DOORBELL_NOTHING;
   reader->shared->readable = input == DOORBELL_MORE;
@@ -74,9 +74,9 @@ static bool read_doorbells(struct sink *sink, struct reader *reader, int64_t now
   return false;
 }
 
-/* -- lending ----------------------------------------------------------------------------------------------------------- */
+/* -- leasing ----------------------------------------------------------------------------------------------------------- */
 
-/* Under `drop` the session keeps two slots of those that it may have past READY, or one where it has two. */
+/* Under `drop` the session keeps two of the slots that may be past READY, or one if it has only two. */
 static bool may_lease(const struct sink *sink, const struct result *result) {
   const struct flow *flow = result->flow;
   unsigned most = sink->block ? flow->ring.count : flow->depth - (flow->depth > 2 ? 2 : 1);
@@ -94,7 +94,7 @@ static void lease_result(struct reader *reader, const struct result *result, int
   shared->active = now;
 }
 
-/* False: there is a result in memory that this reader does not see. */
+/* Returns false if a result is in memory that this reader does not map. */
 static bool lease_all(struct sink *sink, struct reader *reader, int64_t now) {
   struct shared_reader *shared = reader->shared;
   uint32_t before = shared->completed;
@@ -120,7 +120,7 @@ static bool lease_all(struct sink *sink, struct reader *reader, int64_t now) {
 
 /* -- turns ------------------------------------------------------------------------------------------------------------- */
 
-/* Whether the lane may sleep: a reader rings for what it is done with only once it is told to. */
+/* Asks the reader to ring for results that it consumes. Returns true if the lane may sleep. */
 static bool may_sleep(struct shared_reader *shared) {
   shared->asleep = true;
   atomic_store_explicit(&shared->control->daemon.sleeps, 1, memory_order_relaxed);
@@ -141,19 +141,19 @@ bool shared_turn(struct sink *sink, struct reader *reader, int64_t now) {
     dismiss(sink, reader, NATIVE_E_PROTOCOL, "in shared memory it consumed results that were not completed");
     return false;
   }
-  sink_release(sink, now); /* results that this sets aside count as lent, too */
+  sink_release(sink, now); /* before leasing, because results that this sets aside count as leased */
   if (!lease_all(sink, reader, now)) {
     dismiss(sink, reader, NATIVE_E_STOPPING, "the pipeline has other memory now: connect again");
     return false;
   }
   if (shared->taken == shared->completed && !shared->readable) {
-    return false; /* the reader has nothing, and will say nothing */
+    return false; /* the reader holds nothing, so it has nothing to report */
   }
   return shared->readable || now - shared->active < sink->spin_ns || !may_sleep(shared);
 }
 
-/* A reader whose cursor makes no sense is sent away at its turn. */
-void shared_look(struct sink *sink, int64_t now) {
+/* A reader with an invalid cursor is dismissed at its turn. */
+void shared_collect(struct sink *sink, int64_t now) {
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (reader->shared) {
       shared_take_back(sink, reader, now);
@@ -161,7 +161,7 @@ void shared_look(struct sink *sink, int64_t now) {
   }
 }
 
-/* What a reader is done with is looked at now and then even if it does not ring. */
+/* Reads the cursors of readers regularly, even if they do not ring. */
 void shared_tick(struct sink *sink, int64_t now) {
   bool has_leases = sink_has_leases(sink);
   struct reader *next = NULL;
@@ -178,9 +178,9 @@ void shared_tick(struct sink *sink, int64_t now) {
     }
   }
   if (has_leases) {
-    lane_schedule(&sink->runner); /* in that turn slots are released and lent again */
+    lane_schedule(&sink->runner); /* that turn releases slots and leases them again */
   }
-  if (sink->leases.wanted) { /* the session says so again while it is so */
+  if (sink->leases.wanted) { /* the session sets it again if it still needs one */
     sink->leases.wanted = false;
     sink->leases.flow->wake(sink->leases.flow->session);
   }

@@ -1,5 +1,4 @@
-/* A sink as its pipeline and its session see it: which kind it is, and what comes to it from the control loop and the session.
- */
+/* The interface of a sink to its pipeline and its session: choosing the kind, orders from the control loop, results. */
 #include "daemon/sink/sink.h"
 
 #include <assert.h>
@@ -53,7 +52,7 @@ void sink_join_handoff(struct sink *sink, struct relay *relay) {
   spsc_init(&relay->there, sink->lane, &sink->runner);
 }
 
-/* The only place that knows all kinds. A file sink may name a pipe or a terminal, which is written when it is ready. */
+/* The only place that knows all kinds. The path of a file sink may name a pipe or a terminal, which is polled. */
 static const struct sink_operations *kind_of(const struct config_sink *config) {
   struct stat status;
   bool is_standard_output = config->endpoint == CONFIG_FILE && strcmp(config->path, "-") == 0;
@@ -61,7 +60,7 @@ static const struct sink_operations *kind_of(const struct config_sink *config) {
     return &sink_readers_operations;
   }
   if ((is_standard_output ? fstat(STDOUT_FILENO, &status) : stat(config->path, &status)) != 0) {
-    return &sink_file_operations; /* nothing is there yet: it will be a regular file */
+    return &sink_file_operations; /* no such file yet: it will be a regular file */
   }
   bool is_terminal = is_standard_output && isatty(STDOUT_FILENO);
   bool is_polled = S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || (S_ISCHR(status.st_mode) && is_terminal);
@@ -79,7 +78,7 @@ struct sink *sink_new(const struct sink_setup *setup, struct failure *failure) {
   return is_made ? sink : sink_free(sink);
 }
 
-void sink_be_file(struct sink *sink, bool is_file) {
+void sink_set_kind(struct sink *sink, bool is_file) {
   sink->operations = is_file ? &sink_file_operations : &sink_readers_operations;
 }
 
@@ -119,7 +118,7 @@ void sink_attach(struct sink *sink, struct reader *reader) {
   lane_post(sink->lane, &reader->message);
 }
 
-/* All readers at once: no result may be released before each reader is there that may be on it. */
+/* Attaches all readers in one message: no result may be released before each reader that may need it is attached. */
 static void sink_run_continue(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, continue_message));
   sink_join_lane(sink);
@@ -176,7 +175,7 @@ void sink_stop(struct sink *sink) {
 void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot) {
   assert(slot->state == SLOT_EMITTING && slot->frame.open);
   slot->awaits_fate = true;
-  atomic_signal_fence(memory_order_seq_cst); /* it is one of the two at every instant */
+  atomic_signal_fence(memory_order_seq_cst); /* after a kill the frame must be open in at least one of the two */
   slot->frame.open = false;                  /* from here on nobody writes to the frame until its slot comes back */
   flow->unsettled++;
   if (flow->relay) {
@@ -197,19 +196,19 @@ bool sink_reclaim(struct sink *sink, int64_t now) {
   return sink->operations->reclaim(sink, now);
 }
 
-/* Results that were offered before the order are discarded too, also those that the sink has not taken in yet. */
+/* Also discards results that were offered before the order and are still in the relay. */
 static void sink_run_discard(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, discard_message));
   enum fate fate = atomic_exchange(&sink->to_discard, 0) - 1;
   sink_join_lane(sink);
   sink_take_handed_over(sink);
-  sink_give_up(sink, fate, clock_now());
+  sink_discard_all(sink, fate, clock_now());
   relay_order_done(sink->relay);
 }
 
 void sink_discard(struct sink *sink, enum fate fate, int64_t now) {
   if (!sink->relay) {
-    sink_give_up(sink, fate, now);
+    sink_discard_all(sink, fate, now);
     return;
   }
   if (atomic_exchange(&sink->to_discard, (unsigned)fate + 1) == 0) {

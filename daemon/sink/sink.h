@@ -1,10 +1,10 @@
 /*
- * A sink: where a session's results go, in order. Three kinds behind one interface: any number of readers of a
- * socket, just one (standard output, a FIFO, the producer's own connection), a file.
+ * A sink: the destination of a session's results, in order. Three kinds share this interface: any number of readers on a
+ * socket, a single one (standard output, a FIFO, the producer's own connection), or a file.
  *
- * A sink lives on its session's lane, or with large lossless results on another one. It is offered slots in EMITTING and gives
- * each back through two calls: the result has its fate (once), the slot's memory is no longer needed (once). Readers are
- * descriptors that sink_attach() hands in and that come back in SINK_DETACHED, for the control loop to close.
+ * A sink runs on its session's lane, or with large lossless results on another one. It is offered slots in EMITTING. For each
+ * it reports first the fate of the result, then that the memory is no longer needed, each once. sink_attach() hands in a
+ * reader's descriptor, and SINK_DETACHED returns it for the control loop to close.
  */
 #ifndef FRAMED_SINK_SINK_H
 #define FRAMED_SINK_SINK_H
@@ -17,29 +17,30 @@
 
 struct sink;
 struct native_control;
-/* The flow of the session on a seat of the pipeline; NULL: there is none. */
+/* Returns the flow of the pipeline's session with this number; NULL: there is none. */
 struct flow;
 typedef struct flow *sink_flow_lookup(void *context, unsigned seat);
-struct reader; /* one attached descriptor; freed after SINK_DETACHED by reader_free() */
+struct reader; /* an attached descriptor; reader_free() frees it after SINK_DETACHED */
 
 enum sink_event_kind {
-  SINK_DETACHED,  /* a reader's descriptor is given back */
+  SINK_DETACHED,  /* a reader's descriptor is returned */
   SINK_FAILED,    /* the file cannot be written: results are lost until SINK_RECOVERED */
-  SINK_RECOVERED, /* it can be written again */
-  SINK_FULL,      /* the disk of a segment is full, and a result waits for old ones to be removed */
+  SINK_RECOVERED, /* the file can be written again */
+  SINK_FULL,      /* the disk is full, and a result waits until old segments are removed */
   SINK_STOPPED    /* sink_stop() is done; sink_free() may follow */
 };
 
 struct sink_event {
   enum sink_event_kind kind;
   struct sink *sink;
-  struct reader *reader;    /* DETACHED: now the receiver's, to free */
-  int fd;                   /* DETACHED: now the receiver's, to close */
-  uint64_t emitted, missed; /* DETACHED: results this reader took whole, and missed whole; RECOVERED: lost */
-  bool full;                /* DETACHED: of a segment that has its end, so that the next one is wanted */
-  int error;                /* FAILED: the errno */
-  unsigned code;            /* DETACHED: the ERROR that this reader is still to be told, with `text`; 0: none */
-  char text[256];           /* why, or empty */
+  struct reader *reader; /* DETACHED: now owned by the receiver, to free */
+  int fd;                /* DETACHED: now owned by the receiver, to close */
+  /* DETACHED: results that this reader took and missed. RECOVERED: results that were lost. */
+  uint64_t emitted, missed;
+  bool full;      /* DETACHED: a segment has reached its end, so the next one is needed */
+  int error;      /* FAILED: the errno */
+  unsigned code;  /* DETACHED: ERROR code to send to this reader with `text`; 0: none */
+  char text[256]; /* the reason, or empty */
 };
 
 typedef void sink_listener(void *context, const struct sink_event *event); /* runs on the control loop */
@@ -51,79 +52,77 @@ struct sink_setup {
   sink_listener *listener;
   void *context;
   const struct frame_format *input, *output;
-  const char *const *labels; /* of the classes in results, or NULL */
+  const char *const *labels; /* names of the classes in results, or NULL */
   unsigned label_count;
 };
 
 /* Makes the sink of a pipeline (not for `reply`). */
 struct sink *sink_new(const struct sink_setup *setup, struct failure *failure);
-/* Whether results of this format can be lines of JSON, and what these have in common if they can. */
+/* True if results of this format can be lines of JSON. The other function returns the constant part of those lines. */
 bool sink_writes_lines(const struct frame_format *output);
 struct json_shape sink_line_shape(const struct config_pipeline *config, const struct frame_format *output,
                                   const char *const *labels, unsigned label_count);
-/* Before sink_adopt(): whether the sink is to a file, also if its path names something else by now. */
-void sink_be_file(struct sink *sink, bool is_file);
+/* Call before sink_adopt(): sets the kind, whatever the path names by now. */
+void sink_set_kind(struct sink *sink, bool is_file);
 struct sink *sink_free(struct sink *sink); /* after SINK_STOPPED, or if nothing was posted to it; returns NULL */
 
-/* Whether the sink has room for lines of JSON with these labels, which it copies: results of frames that go through stages with
- * that number (see struct flow) have them from now on. Control loop, while no such frame is on the device. */
+/* Copies the labels for lines of JSON. Results of frames with that number of stages (struct flow) use them from now on. Returns
+   false if the lines would be too long. For the control loop, while no such frame is on the device. */
 bool sink_take_labels(struct sink *sink, unsigned stages, const char *const *labels, unsigned label_count);
 
 /* -- from the control loop -------------------------------------------------------------------------------------- */
 
-/* NULL if there is no memory. */
+/* NULL without memory. */
 struct reader *reader_new(struct sink *sink, int fd, struct failure *failure);
-/* Before the reader is attached: makes room for the rest of a result, for this or any other reader, unless the sink has enough
- * of it or the reader needs none: so many bytes for each reader, under `block` none. */
+/* Call before the reader is attached. Allocates a buffer for the rest of a result, which this or any other reader may use. Does
+   nothing if the sink has enough, or if the reader needs none. sink_room_bytes() is its size, 0 under `block`. */
 bool reader_bring_room(struct reader *reader, struct failure *failure);
 size_t sink_room_bytes(const struct sink *sink);
-/* Before the reader is attached: another protocol than the sink's. */
-void reader_speak(struct reader *reader, enum config_protocol protocol);
-/* Before the reader is attached: it takes results where they lie, by completions in this control memory, which is all zero and
- * stays until the reader is freed. `memory` says which of the session's it sees (see frame/flow.h). False if there is no
- * memory. */
+/* Call before the reader is attached, if its protocol is not the sink's. */
+void reader_set_protocol(struct reader *reader, enum config_protocol protocol);
+/* Call before the reader is attached. It gets results in shared memory, by completions in this control memory, which is all
+   zero and outlives the reader. `memory` is the generation of the session's memory that it maps (frame/flow.h). Returns false
+   without memory. */
 bool reader_share(struct reader *reader, struct native_control *control, unsigned memory);
 struct reader *reader_free(struct reader *reader);
-/* Results this reader took and missed so far; any thread. */
+/* [any thread] Results that this reader took and missed so far. */
 void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *missed);
 
-/* Adds a reader; all but a socket take exactly one. A regular file is continued at its end: see
- * sink_prepare_file(). */
+/* Adds a reader. All kinds but a socket take exactly one. Results are appended to a regular file: see sink_prepare_file(). */
 void sink_attach(struct sink *sink, struct reader *reader);
-/* A sink of the process before this one goes on with its readers. */
+/* Attaches the readers that were taken over from the previous process. */
 void sink_continue(struct sink *sink);
-/* The times of a segment. One clock measures how long it takes, and one reading of the other gives all times in its index, so
- * that a step of the system's clock does not come between two of its frames. */
+/* Times of a segment. CLOCK_MONOTONIC measures how long it lasts. One reading of CLOCK_REALTIME gives all times in its index,
+   so that no clock step falls between two of its frames. */
 struct segment_times {
-  int64_t began;   /* CLOCK_MONOTONIC ns; 0: it is over as soon as it may */
-  int64_t shift;   /* how far CLOCK_REALTIME was ahead of that when it began */
-  int64_t hold_ns; /* how long it goes on in any case */
+  int64_t began;   /* CLOCK_MONOTONIC ns; 0: ends as soon as possible */
+  int64_t shift;   /* CLOCK_REALTIME - CLOCK_MONOTONIC at its begin */
+  int64_t hold_ns; /* minimum duration */
 };
 
-/* A reader of a file is one segment, beside which results are entered in this index behind `count` of them. */
+/* The reader's file is a segment. Its results get entries in `index`, which has `count` of them already. */
 void reader_keep_index(struct reader *reader, int index, uint64_t count, const struct segment_times *times);
 int reader_index(const struct reader *reader, uint64_t *count); /* after SINK_DETACHED */
-/* [no lane runs] Writes what has been offered to a segment. False: not all of it can be. */
+/* [no lane runs] Writes all offered results to the segment. Returns false if that fails. */
 bool sink_flush_segment(struct sink *sink);
-/* [lane] The segment has its end once it has a result, or before its first one. */
+/* [lane] Ends the segment if it has a result; otherwise before its first one. */
 void sink_end_segment(struct sink *sink);
-/* The file comes back in SINK_DETACHED, between two results; those that come meanwhile wait for the next one. */
-void sink_let_go(struct sink *sink);
-/* Detaches every reader; results still waiting get `shutdown` from their session first. Then SINK_STOPPED. */
+/* SINK_DETACHED returns the file after the current result. Later results wait for the next file. */
+void sink_detach_file(struct sink *sink);
+/* Detaches every reader, then posts SINK_STOPPED. The session must have discarded all results as `shutdown` before. */
 void sink_stop(struct sink *sink);
 
-/* Since when a request to the file is under way: CLOCK_MONOTONIC ns; 0: none is. Any thread. */
+/* [any thread] CLOCK_MONOTONIC ns since when a request to the file is under way; 0: none. */
 int64_t sink_asked(const struct sink *sink);
 
-/* How many bytes a result takes in a file, with the line before it; of json, whose results end with a newline, 1; 0: more than
- * can be. */
+/* Bytes that a result takes in a file, with its prefix. 1 for json, whose results end with a newline. 0: too large. */
 uint64_t sink_result_bytes_in_file(const struct config_pipeline *config, const struct frame_format *output);
-/* Makes a regular file fit to be continued: a y4m file must be empty or start with the header of these results, at any rate; a
- * torn last result is refused with a sentence that says so. Blocks: for a set-up thread. */
+/* Checks that results can be appended to a regular file. A y4m file must be empty or begin with a header of this format, at any
+   rate. A partial result at the end is refused with a sentence that says so. Blocks: for a set-up thread. */
 bool sink_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
                        struct failure *failure);
-/* The same for a file that a process was writing when it was killed: a torn last result is cut off. Returns its bytes, 0 if
- * there was none, or it is for sink_prepare_file() to say what is wrong. */
+/* Cuts off a partial result at the end, for a file that a killed process was writing. Returns its bytes; 0: there was none, or
+   sink_prepare_file() will report what is wrong. */
 uint64_t sink_cut_torn(const struct config_pipeline *config, const struct frame_format *output, int fd);
 
 #endif

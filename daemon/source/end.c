@@ -1,4 +1,4 @@
-/* How a source ends, whatever its kind: its own end and its handles', which the session hears of. */
+/* Ending a source of any kind, and closing its handles. The session is woken for both. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -48,7 +48,7 @@ void source_on_handle_closed(uv_handle_t *handle) {
 }
 
 void source_close_poll(struct source *source) {
-  if (!source->poll.data) { /* it was never made */
+  if (!source->poll.data) { /* the poll handle was never made */
     source->state = SOURCE_NONE;
     source->closed(source);
     return;

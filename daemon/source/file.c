@@ -1,15 +1,15 @@
 /*
- * Files: read through uv_fs at positions of our own, one request at a time, straight into slots; at a pace and in a
- * loop where the configuration says so.
+ * A source that is a file: read through uv_fs at offsets that this module tracks, one request at a time, straight into slots.
+ * Paced and repeated if the configuration says so.
  */
 #include <math.h>
 #include <string.h>
 
 #include "daemon/source/private.h"
 
-/* A frame that is late by more than this starts the schedule anew, instead of a burst that catches up. */
+/* A frame that is late by more than this restarts the schedule. Otherwise a burst of frames would follow. */
 #define PACE_SLACK     (20 * NS_PER_MS)
-#define LONGEST_PERIOD 1e18 /* 30 years, which the clock can be added to */
+#define LONGEST_PERIOD 1e18 /* 30 years: the clock can be added without overflow */
 
 _Static_assert(RECEIVE_VECTORS <= sizeof((uv_fs_t *)0)->bufsml / sizeof(uv_buf_t), "a read of a file would allocate");
 
@@ -18,7 +18,7 @@ static void on_pace(uv_timer_t *timer) {
   lane_schedule(source->runner);
 }
 
-/* Frames begin when it is their time; those of a recording are read one by one at any pace. */
+/* True if frames begin at fixed times. The frames of a recording are read one at a time at any pace. */
 static bool is_paced(const struct source *source) { return source->rate > 0 || source->pace_by > 0; }
 
 static void file_open(struct source *source, struct lane *lane) {
@@ -31,7 +31,7 @@ static void file_open(struct source *source, struct lane *lane) {
 
 static void at_end(struct source *source) {
   bool clean = !source->receive->begun && framing_at_boundary(&source->receive->framing);
-  bool had_frames = source->receive->sequence > source->rewound_at; /* or it would turn round for ever */
+  bool had_frames = source->receive->sequence > source->rewound_at; /* otherwise it would loop for ever without a frame */
   if (source->loop && had_frames && clean) {
     source->offset = 0;
     source->rewound_at = source->receive->rewound_at = source->receive->sequence;
@@ -41,7 +41,7 @@ static void at_end(struct source *source) {
   source_end_of_input(source);
 }
 
-/* 0: it is over. */
+/* 0: the read is done */
 static void set_reading(struct source *source, int64_t now) {
   source->reading = now != 0;
   atomic_store_explicit(&source->runner->asked, now, memory_order_relaxed);
@@ -49,13 +49,13 @@ static void set_reading(struct source *source, int64_t now) {
 
 static void file_close(struct source *source) {
   if (source->reading) {
-    return; /* on_file_read() comes back here */
+    return; /* on_file_read() calls this function again */
   }
   source->closing = 1;
   uv_close((uv_handle_t *)&source->pace, source_on_handle_closed);
 }
 
-/* A file is read again from here, should the process be killed before file_end_change(). */
+/* If the process is killed before file_end_change(), the next one reads the file again from here. */
 static void file_begin_change(struct source *source) {
   source->before = *source->receive;
   source->offset_before = source->offset;
@@ -94,7 +94,7 @@ static void on_file_read(uv_fs_t *request) {
   lane_schedule(source->runner);
 }
 
-/* Whether the next frame may begin; else the timer asks for a turn when it may. */
+/* True if the next frame may begin. Otherwise the timer requests a turn for that time. */
 static bool is_due(struct source *source, int64_t now) {
   if (!is_paced(source) || source->receive->begun || !framing_at_boundary(&source->receive->framing)) {
     return true;

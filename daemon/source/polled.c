@@ -1,9 +1,9 @@
 /*
- * Sockets, pipes, FIFOs and terminals: polled, and read without blocking.
+ * A source that is a socket, pipe, FIFO or terminal: polled, and read without blocking.
  *
- * The poll handle stays armed while bytes flow. Reading is tried first and waited for only when there was nothing, and
- * one that is ready while no slot is free is taken off the poll at its second report, so that a slow
- * pipeline costs neither a busy loop nor two system calls a frame.
+ * The poll handle stays armed while bytes flow. A turn tries to read first and waits for the poll only when there was nothing.
+ * A descriptor that is readable while no slot is free is taken off the poll at the second report. So a slow pipeline costs
+ * neither a busy loop nor two system calls a frame.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,14 +13,15 @@
 #include "daemon/base/rights.h"
 #include "daemon/source/private.h"
 
-/* A producer with a large socket buffer never lets a read end by itself: what came would wait until all free slots are full. */
+/* Limits of a turn. A fast producer could otherwise keep the turn reading until all free slots are full, and its first frames
+   would wait. */
 enum { READS_A_TURN = 16, BYTES_A_TURN = 512 * 1024 };
 
 static void on_polled_ready(uv_poll_t *poll, int status, int events) {
   struct source *source = poll->data;
   (void)events;
   if (status < 0 || source->readable) {
-    uv_poll_stop(poll); /* reading will tell what is wrong, or go on when there is a place */
+    uv_poll_stop(poll); /* the next read returns the error, or continues when a slot is free */
   }
   source->readable = true;
   lane_schedule(source->runner);
@@ -53,13 +54,13 @@ static void polled_fail(struct source *source, int error) {
   if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR) {
     polled_arm(source);
   } else if (error == ECONNRESET) {
-    source_end_of_input(source); /* it closed without reading what we sent */
+    source_end_of_input(source); /* it closed its end without reading what the daemon sent */
   } else {
     source_end(source, DETACH_ERROR, "reading failed: %s", strerror(error));
   }
 }
 
-/* Leaves only what a turn may read, which is less than all; returns how many vectors that takes. */
+/* Cuts the vectors to the bytes that a turn may read, which are fewer. Returns the number of vectors. */
 static int cut_vector(struct iovec vector[RECEIVE_VECTORS]) {
   size_t left = BYTES_A_TURN;
   int last = 0;
@@ -70,7 +71,7 @@ static int cut_vector(struct iovec vector[RECEIVE_VECTORS]) {
   return last + 1;
 }
 
-/* Reads once; returns how many bytes came, 0: no more now. */
+/* Reads once. Returns the number of bytes; 0: no more now. */
 static size_t take_bytes(struct source *source, int64_t now) {
   struct iovec vector[RECEIVE_VECTORS];
   int count = receive_vector(source->receive, vector, now);
@@ -99,8 +100,8 @@ static size_t take_bytes(struct source *source, int64_t now) {
   if (!receive_advance(source->receive, (size_t)got, began, clock_now())) {
     source_end(source, DETACH_MALFORMED, "%s", source->receive->problem);
   } else if ((size_t)got < wanted && source->is_socket && !receive_has_staged(source->receive)) {
-    /* The socket is empty: the poll reports what comes from here on. Of a FIFO it may not report the end, and of frames that
-     * are here and wait for a slot nothing. */
+    /* The socket is empty, so the poll reports what comes next. Not for a FIFO, whose end the poll may not report. Not with
+       staged bytes either, since the poll does not know of them. */
     polled_arm(source);
   }
   return (size_t)got;

@@ -1,5 +1,5 @@
 /*
- * What the kinds of sources share: source.c calls a kind through its table, and a kind calls what stands in end.c.
+ * Shared by the kinds of sources. source.c calls a kind through its table, and the kinds call end.c.
  */
 #ifndef FRAMED_SOURCE_PRIVATE_H
 #define FRAMED_SOURCE_PRIVATE_H
@@ -10,7 +10,7 @@ struct source_operations {
   /* The source has a descriptor and is open. */
   void (*open)(struct source *source, struct lane *lane);
   bool (*turn)(struct source *source, int64_t now);
-  /* Gives up what open() made; source_on_handle_closed() follows, for each handle. */
+  /* Closes the handles that open() made. source_on_handle_closed() follows for each. */
   void (*close)(struct source *source);
 };
 
@@ -18,7 +18,7 @@ extern const struct source_operations source_polled_operations, source_file_oper
 
 /* The producer's bytes are over. */
 void source_end_of_input(struct source *source);
-/* The producer sent raw frames that do not come out even, since they are none. */
+/* The raw frames do not add up, because the producer sent another protocol. */
 void source_end_foreign(struct source *source);
 /* Closes the poll handle, if there is one. */
 void source_close_poll(struct source *source);

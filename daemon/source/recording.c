@@ -1,6 +1,6 @@
 /*
- * A file that is a recording: the index beside it says when each of its frames came. It is read before the start, so that
- * nothing waits for it on a lane.
+ * A source that is a recording: the index beside the file says when each frame came. It is read completely before the start, so
+ * that no lane waits for it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,8 @@ static atomic_bool stops;
 
 void source_stop_loading(void) { atomic_store(&stops, true); }
 
-/* Memory grows with what was read, whatever the size of the index says. NULL: errno says why, EBADMSG where it is damaged. */
+/* Allocates as it reads, so that a false size in the index costs nothing. On NULL errno has the reason; EBADMSG: it is
+   damaged. */
 static struct segment_entry *read_entries(struct segment_index *index) {
   struct segment_entry *entries = NULL;
   int error = index->count == 0 || index->count >= MOST_ENTRIES ? EBADMSG : 0;
@@ -44,7 +45,7 @@ static struct segment_entry *read_entries(struct segment_index *index) {
 
 /* -- pauses ------------------------------------------------------------------------------------------------------------ */
 
-/* The longest one that may be a pause of the source: a longer one is a step of the clock, or nothing to wait for. */
+/* The longest gap that can be a pause of the source. A longer one is a clock step, or too long to replay. */
 static int64_t longest_pause(const struct segment_entry *entries, uint64_t count) {
   int64_t longest = 0;
   for (uint64_t i = 1; i < count; i++) {
@@ -61,7 +62,7 @@ static void move_to(struct segment_entry *entry, int64_t came) {
   entry->came = came;
 }
 
-/* Only the times between frames matter, so the first one came at 0. */
+/* Only the gaps between frames matter, so the first frame comes at 0. */
 static void shorten_pauses(struct segment_entry *entries, uint64_t count, const char *path, const char *pipeline) {
   const int64_t longest = longest_pause(entries, count);
   int64_t before = entries[0].came, at = 0, most = 0;

@@ -9,7 +9,7 @@
 #include "daemon/frame/channel.h"
 #include "daemon/source/private.h"
 
-/* Devices such as /dev/zero are always ready and know no polling: they are read as files are. */
+/* Devices such as /dev/zero are always ready and cannot be polled, so they are read like files. */
 static bool can_be_polled(int fd) {
   int epoll = epoll_create1(EPOLL_CLOEXEC);
   struct epoll_event event = {.events = EPOLLIN};
@@ -53,7 +53,7 @@ void source_open(struct source *source, struct lane *lane, int fd) {
   open_kind(source, lane, fd);
 }
 
-/* A source that had ended needs handles too, to be closed. */
+/* A source that had ended also needs handles, to be closed. */
 void source_open_again(struct source *source, struct lane *lane, int fd) {
   bool had_ended = source->state == SOURCE_ENDED;
   enum detach_reason reason = source->reason;
@@ -62,13 +62,13 @@ void source_open_again(struct source *source, struct lane *lane, int fd) {
     source->state = SOURCE_ENDED;
     source->reason = reason;
   } else if (source->receive->since != 0) {
-    source->receive->since = clock_now(); /* nobody looked at it meanwhile */
+    source->receive->since = clock_now(); /* the time in which no lane ran does not count */
   }
 }
 
 bool source_adopt(struct source *source, const struct source *left) {
   if ((unsigned)left->state > SOURCE_CLOSING || (unsigned)left->reason > DETACH_CUT || !image_is_time(left->offset) ||
-      !image_is_time(left->due)) { /* an offset in bytes has the same bounds */
+      !image_is_time(left->due)) { /* the bounds of a time also suit an offset */
     return false;
   }
   source->state = left->state == SOURCE_CLOSING ? SOURCE_ENDED : left->state;
@@ -106,7 +106,7 @@ bool source_waits(const struct source *source) {
   if (source->state != SOURCE_OPEN) {
     return false;
   }
-  if (source->kind == DESCRIPTOR_SHARED) { /* the client has no slot to put a frame in */
+  if (source->kind == DESCRIPTOR_SHARED) { /* the client has no slot for another frame */
     return channel_outstanding(source->channel) == source->channel->flow->ring.count;
   }
   return source->readable || source->kind == DESCRIPTOR_FILE;

@@ -318,7 +318,7 @@ static void join_both(void) {
 
 /* As a session does at its end. */
 static void discard(void) {
-  sink_give_up(sink, FATE_SHUTDOWN, clock_now());
+  sink_discard_all(sink, FATE_SHUTDOWN, clock_now());
   check_books();
   assert(slot_count(&flow.ring, SLOT_FREE) == flow.ring.count && flow_in_flight(&flow) == 0);
 }

@@ -61,7 +61,7 @@ static struct session *make_session(bool apart) {
   struct session *made = image_new(IMAGE_SESSION, sizeof *made);
   struct sink *sink = sink_new(&setup, &failure);
   ck_assert(made && sink);
-  sink_be_file(sink, true); /* whose results nobody takes by itself */
+  sink_set_kind(sink, true); /* whose results nobody takes by itself */
   blank_sink = *sink;
   set_up_session(made, sink, apart);
   return made;

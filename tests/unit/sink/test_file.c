@@ -83,7 +83,7 @@ bool subject_flush_segment(struct sink *sink);
 #define sink_file_operations       subject
 #define sink_flush_segment         subject_flush_segment
 #define sink_end_segment           subject_end_segment
-#define sink_let_go                subject_let_go
+#define sink_detach_file           subject_let_go
 #include "daemon/sink/file.c"
 
 /* -- the sink ------------------------------------------------------------------------------------------------------ */
@@ -236,12 +236,12 @@ START_TEST(what_cannot_be_cut_off_is_told_and_tried_again_at_the_end) {
   answer(UV_EIO);
   expect_told("FNo space left on device (ENOSPC);");
   sink->runner.tick(&sink->runner, 0);
-  expect_told("Fthe part of a result that is there cannot be cut off: Input/output error (EIO);");
+  expect_told("Fthe partly written result cannot be cut off: Input/output error (EIO);");
   end();
   ck_assert(pending.cuts);
   expect_told("");
   answer(_i == 0 ? 0 : UV_EIO);
-  expect_told(_i == 0 ? "ds" : "Fthe part of a result that is there cannot be cut off: Input/output error (EIO);ds");
+  expect_told(_i == 0 ? "ds" : "Fthe partly written result cannot be cut off: Input/output error (EIO);ds");
   ck_assert_uint_eq(file_bytes, _i == 0 ? 0 : 5);
 }
 END_TEST

@@ -98,7 +98,7 @@ static bool adopt(size_t sent) {
   expect_line(next);
   struct reader *reader = reader_new(next, -1, &failure);
   reader->sent = sent;
-  bool is_taken = reader_is_in_place(reader);
+  bool is_taken = reader_position_is_valid(reader);
   reader_free(reader);
   free_sink(sink);
   free_sink(next);
