@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* That it was rung is all that it says; the page is looked at after each poll. */
+/* The ring itself carries no data; the lane reads the page after each poll. */
 static void on_ring(uv_poll_t *poll, int status, int events) {
   const struct bell *bell = poll->data;
   uint64_t count;

@@ -1,8 +1,8 @@
 /*
- * The bell of a lane: how workers, which are other processes, wake it.
+ * The bell of a lane: how worker processes wake it.
  *
- * A worker sets the bit of a program in a page that it shares with the lane, and writes to an eventfd only if the lane has said
- * that it sleeps. The lane looks at the page in each iteration, so that a lane that is busy is told without any system call.
+ * A worker sets the bit of a program in a page shared with the lane. It writes to an eventfd only if the lane has set its
+ * `sleeping` word. The lane reads the page in each iteration, so waking a busy lane needs no system call.
  */
 #ifndef FRAMED_BASE_BELL_H
 #define FRAMED_BASE_BELL_H
@@ -20,29 +20,29 @@ struct bell {
   int memory, eventfd; /* -1: none */
   struct bell_page *page;
   uv_poll_t poll;
-  pthread_mutex_t lock; /* of who joins and leaves */
+  pthread_mutex_t lock; /* held while runners join and leave */
   bool taken[PAGES_PROGRAMS];
   _Atomic(struct runner *) runners[PAGES_PROGRAMS];
-  _Atomic unsigned most; /* above the highest bit that was ever taken */
+  _Atomic unsigned most; /* one above the highest bit that was ever taken */
 };
 
-/* A negative number of libuv's on error. Before the loop runs. */
+/* Returns a negative libuv error. Call before the loop runs. */
 int bell_open(struct bell *bell, uv_loop_t *loop);
-void bell_close(struct bell *bell); /* of the handle: the loop runs on until it is closed */
+void bell_close(struct bell *bell); /* closes the handle; the loop must run until it is closed */
 void bell_free(struct bell *bell);  /* after that */
 
-/* The runner is asked to take a turn whenever the bit is set, until it leaves. -1: there is no bit left. Any thread. */
+/* [any thread] Gives the runner a bit. It gets a turn whenever the bit is set, until it leaves. -1: no bit is free. */
 int bell_join(struct bell *bell, struct runner *runner);
 void bell_leave(struct bell *bell, unsigned bit);
 
-/* -- on the lane -- */
+/* -- on the lane --- */
 
-/* The runner leaves the lane, and is rung for no more; its bits stay taken. */
+/* The runner leaves the lane and is no longer scheduled by its bits, which stay taken. */
 void bell_forget(struct bell *bell, const struct runner *runner);
 
-/* Before it sleeps: it says so, and looks once more. True: it may. */
+/* Sets the `sleeping` word, then checks the bits once more. Returns true if the lane may sleep. */
 bool bell_may_sleep(struct bell *bell);
-/* Afterwards, and in each iteration: calls `ring` for those whose bits are set. */
+/* Call after sleeping and in each iteration. Calls `ring` for each runner whose bit is set. */
 void bell_poll(struct bell *bell, void (*ring)(struct runner *runner));
 
 #endif

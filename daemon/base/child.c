@@ -19,7 +19,7 @@ struct child {
   void *context;
 };
 
-/* Not every libc has wrappers for these system calls. */
+/* Some C libraries lack wrappers for these system calls. */
 static int open_pidfd(pid_t pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
 
 static void send_signal(int pidfd, int number) { (void)syscall(SYS_pidfd_send_signal, pidfd, number, NULL, 0); }
@@ -36,7 +36,7 @@ static void on_end(void *context) {
   free(child);
 }
 
-/* Sources are numbers above 2, and targets are filled from the lowest, so that no source is overwritten before it is used. */
+/* Sources are numbers above 2, and targets are filled from 0, so no source is overwritten before it is copied. */
 static int map_descriptors(posix_spawn_file_actions_t *actions, const int *descriptors, int count) {
   int error = 0;
   for (int i = 0; i < count && error == 0; i++) {
@@ -89,7 +89,7 @@ struct child *child_start(uv_loop_t *loop, const char *program, char *const argu
   if (error == 0 && !watch(child, loop)) {
     error = errno;
     kill(child->pid, SIGKILL);
-    waitpid(child->pid, NULL, 0); /* it has just begun, and ends at once */
+    waitpid(child->pid, NULL, 0); /* it has just started, so it ends at once */
     if (child->pidfd >= 0) {
       close(child->pidfd);
     }

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ROOM = 8 * 1024 * 1024 }; /* for what is not read yet, if the system lets us have so much */
+enum { ROOM = 8 * 1024 * 1024 }; /* send buffer for unread messages, if the system allows so much */
 
 static bool datagram_set_address(struct datagram *datagram, const char *address) {
   size_t length = strlen(address);
@@ -34,7 +34,7 @@ bool datagram_open(struct datagram *datagram, const char *address) {
   if (datagram->fd < 0) {
     return false;
   }
-  (void)setsockopt(datagram->fd, SOL_SOCKET, SO_SNDBUF, &(int){ROOM}, sizeof(int)); /* else it is as large as others have it */
+  (void)setsockopt(datagram->fd, SOL_SOCKET, SO_SNDBUF, &(int){ROOM}, sizeof(int)); /* otherwise it keeps the default size */
   return true;
 }
 

@@ -1,6 +1,6 @@
 /*
- * A socket for messages to the service manager or the journal. It is opened once, so that it is still there when no more
- * descriptors can be had, and it never waits for a reader that does not read, unless asked to.
+ * A socket for messages to the service manager or the journal. It is opened once, so that it works when no more descriptors are
+ * available. It never blocks unless asked to.
  */
 #ifndef FRAMED_BASE_DATAGRAM_H
 #define FRAMED_BASE_DATAGRAM_H
@@ -18,16 +18,15 @@ struct datagram {
 #define DATAGRAM_NONE                                                                                                          \
   (struct datagram) { .fd = -1 }
 
-/* To a path, or with '@' before it an abstract address; whether anybody is there shows with each message. False: no such
- * address, or no descriptor. */
+/* Opens a socket to a path, or with '@' first to an abstract address. A missing receiver shows with each message. Returns false
+   for an invalid address or without a descriptor. */
 bool datagram_open(struct datagram *datagram, const char *address);
 void datagram_close(struct datagram *datagram);
 
-/* Sends one message, with a descriptor (-1: without). False: nobody is there, or (without `waits`) nothing fits into what its
- * reader has not read. */
+/* Sends one message with a descriptor (-1: none). Returns false if nobody receives, or (without `waits`) if the receiver's
+   queue is full. */
 bool datagram_send(const struct datagram *datagram, const struct iovec *parts, int count, int fd, bool waits);
-/* Sends one that may be too long for a message: then a sealed memory that holds it goes instead, as the journal takes it. Never
- * waits. */
+/* Sends a message of any length. One that is too long goes as a sealed memfd, which the journal accepts. Never waits. */
 bool datagram_send_large(const struct datagram *datagram, const struct iovec *parts, int count);
 
 #endif

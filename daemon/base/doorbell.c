@@ -5,9 +5,9 @@
 
 #include "daemon/base/rights.h"
 
-enum { MOST_RINGS = 256 }; /* that are taken at once */
+enum { MOST_RINGS = 256 }; /* doorbells read at once */
 
-/* A client that sleeps has said so before it looked for the last time. */
+/* Before the client sleeps it sets `sleeps` and then checks the cursors once more, so no wake-up is lost. */
 bool doorbell_ring(struct native_control *control, int fd) {
   const unsigned char doorbell = NATIVE_DOORBELL;
   atomic_thread_fence(memory_order_seq_cst);
@@ -15,7 +15,7 @@ bool doorbell_ring(struct native_control *control, int fd) {
     return true;
   }
   atomic_store_explicit(&control->client.sleeps, 0, memory_order_relaxed);
-  /* If a ring does not fit, enough of them wait there already. For any other reason the client goes on sleeping. */
+  /* If the socket is full, enough doorbells wait there. After any other error the client still sleeps. */
   if (send(fd, &doorbell, sizeof doorbell, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno == EAGAIN) {
     return true;
   }

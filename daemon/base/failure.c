@@ -24,11 +24,11 @@ bool failure_set(struct failure *failure, enum exit_status status, const char *r
 
 bool failure_passes(int error) {
   switch (error) {
-  case EISDIR: /* the path names something of another kind, or cannot be one */
+  case EISDIR: /* the path names a file of the wrong kind, or is invalid */
   case ENAMETOOLONG:
   case ELOOP:
   case EINVAL:
-  case EADDRINUSE: /* by another daemon, which does not go by itself */
+  case EADDRINUSE: /* in use by another daemon, which does not end by itself */
   case EADDRNOTAVAIL:
   case EAFNOSUPPORT:
     return false;

@@ -11,12 +11,12 @@
 #include "daemon/measure/clock.h"
 
 enum { TICK_MS = 100 };
-enum { NAME_ROOM = 16, MAX_NAMED = 1000 }; /* of a thread's name, as Linux has it */
+enum { NAME_ROOM = 16, MAX_NAMED = 1000 }; /* Linux's limit for the name of a thread */
 
-/* The runners of one rank. */
+/* The runners of one priority. */
 struct lane_queue {
-  unsigned joined;    /* how many live here, */
-  unsigned scheduled; /* and how many of them are scheduled */
+  unsigned joined;    /* runners on this lane */
+  unsigned scheduled; /* of these, the scheduled ones */
   struct runner *first, **last;
 };
 
@@ -31,22 +31,23 @@ struct lane {
   uv_prepare_t prepare;
   uv_timer_t tick;
   uv_check_t check; /* turns run after the poll */
-  uv_idle_t idle;   /* active while turns are due, so that the poll does not sleep */
+  uv_idle_t idle;   /* active while turns are due, so that the poll does not block */
   struct runner *runners;
   struct lane_queue queues[PRIORITIES];
-  unsigned scheduled; /* in all of them */
+  unsigned scheduled; /* sum over all queues */
   struct priority_turns turns;
-  atomic_bool all_woken; /* by lane_wake_all() */
+  atomic_bool all_woken; /* set by lane_wake_all() */
   _Atomic int64_t heartbeat;
-  _Atomic int64_t work; /* ns; it alone writes */
+  _Atomic int64_t work; /* ns; written by the lane only */
   /* parking */
   atomic_bool park_wanted;
-  atomic_uint parks;         /* times that it was to stand still, */
-  atomic_uint stands_for;    /* and the last of them for which it did */
-  unsigned quiet, quiet_for; /* the lane's: iterations since nothing was under way, and of which time */
-  atomic_bool awaits_file;   /* only that keeps it from standing still, */
-  atomic_bool leaves_files;  /* and shall not */
-  uv_sem_t goes_on;          /* what the lane waits for there */
+  atomic_uint parks;      /* counts the requests to park */
+  atomic_uint stands_for; /* the last request for which the lane stopped */
+  /* Lane only: iterations without a request under way, and the park request they count for. */
+  unsigned quiet, quiet_for;
+  atomic_bool awaits_file;  /* only a file request keeps the lane from stopping */
+  atomic_bool leaves_files; /* stop without waiting for it */
+  uv_sem_t goes_on;         /* the lane waits for this while it is parked */
 };
 
 struct stop_message {
@@ -59,7 +60,7 @@ static void beat(struct lane *lane, int64_t now) { atomic_store_explicit(&lane->
 /* The idle handle only has to be active; turns run in on_check(). */
 static void on_idle(uv_idle_t *idle) { (void)idle; }
 
-/* A bit for each rank that has somebody scheduled. */
+/* A bit for each priority with a scheduled runner. */
 static unsigned scheduled_ranks(const struct lane *lane) {
   unsigned ranks = 0;
   for (unsigned rank = 0; rank < PRIORITIES; rank++) {
@@ -80,7 +81,7 @@ static void run_first(struct lane *lane, struct lane_queue *queue) {
   }
 }
 
-/* Whoever is scheduled from here on has its turn in the next iteration: descriptors are polled in between. */
+/* A runner that is scheduled from here on gets its turn in the next iteration, after descriptors were polled. */
 static void run_turns(struct lane *lane) {
   unsigned highest = 0;
   while (highest < PRIORITIES - 1 && lane->queues[highest].joined == 0) {
@@ -104,7 +105,7 @@ static bool awaits_file(const struct lane *lane) {
   return awaits;
 }
 
-/* The first iteration in which nothing is under way still closes handles behind this. */
+/* Handles are closed at the end of an iteration, so the lane stops one iteration after the first quiet one. */
 static void stand_still(struct lane *lane) {
   const unsigned park = atomic_load(&lane->parks);
   bool awaits = awaits_file(lane);
@@ -114,7 +115,7 @@ static void stand_still(struct lane *lane) {
   lane->quiet_for = park;
   if (lane->quiet > 1) {
     atomic_store(&lane->stands_for, park);
-    while (atomic_load(&lane->park_wanted) && atomic_load(&lane->parks) == park) { /* else it stands still once more */
+    while (atomic_load(&lane->park_wanted) && atomic_load(&lane->parks) == park) { /* a new request to park came meanwhile */
       uv_sem_wait(&lane->goes_on);
     }
   } else if (lane->quiet > 0) {
@@ -123,7 +124,7 @@ static void stand_still(struct lane *lane) {
 }
 
 static void on_bell(struct runner *runner) {
-  if (runner->lane) { /* else it joins later, and looks then */
+  if (runner->lane) { /* otherwise it joins later and checks then */
     lane_schedule(runner);
   }
 }
@@ -254,7 +255,7 @@ struct lane *lane_new(unsigned index, struct failure *failure) {
   }
   char name[NAME_ROOM];
   snprintf(name, sizeof name, "framed-lane-%u", index % MAX_NAMED);
-  pthread_setname_np(lane->thread, name); /* for `top -H` and for who sets affinity or priority */
+  pthread_setname_np(lane->thread, name); /* for `top -H`, and for setting affinity or priority */
   return lane;
 }
 
@@ -315,14 +316,14 @@ void lane_count_work(struct lane *lane, int64_t ns) {
 void lane_park(struct lane *lane) {
   atomic_store(&lane->awaits_file, false);
   atomic_store(&lane->leaves_files, false);
-  atomic_fetch_add(&lane->parks, 1); /* the lane may not have gone on since it stood still last */
+  atomic_fetch_add(&lane->parks, 1); /* the lane may still be waiting in the last park */
   atomic_store(&lane->park_wanted, true);
   lane_wake_all(lane);
 }
 
 static void lane_nap(void) { nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL); }
 
-/* False: it cannot stand still without. */
+/* Returns false if the lane cannot park without its file request. */
 static bool leave_files(struct lane *lane, const struct lane_patience *patience) {
   if (!atomic_load(&lane->awaits_file) || atomic_load(&lane->leaves_files)) {
     return true;
@@ -352,7 +353,7 @@ bool lane_run_messages(struct lane *lane) { return stands(lane) && mailbox_run(&
 void lane_unpark(struct lane *lane) {
   atomic_store(&lane->park_wanted, false);
   uv_sem_post(&lane->goes_on);
-  lane_wake_all(lane); /* what was not begun while it was to stand still is begun now */
+  lane_wake_all(lane); /* starts what was put off while the lane was parking */
 }
 
 bool lane_is_parking(const struct lane *lane) { return atomic_load_explicit(&lane->park_wanted, memory_order_relaxed); }

@@ -1,9 +1,9 @@
 /*
- * One event becomes one journal entry or one line on stderr, and never holds up the control loop.
+ * Writes each event as one journal entry or one line on stderr, and never blocks the control loop.
  *
- * A line is dropped where stderr would block (a full pipe that nobody reads) or the journal takes no more, and the next line
- * that gets through is preceded by the number of dropped ones. Lines go out in pieces that a writable pipe takes whole
- * (PIPE_BUF), so that poll() and write() agree.
+ * A line is dropped if stderr would block (a full pipe) or the journal's queue is full. The next line that gets through is
+ * preceded by the number of dropped lines. Lines are written in pieces of PIPE_BUF, because a pipe that poll() reports as
+ * writable takes that much.
  */
 #include "daemon/base/log.h"
 
@@ -44,8 +44,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for the state, while
 static struct {
   enum config_log_level level;
   bool to_journal;
-  bool is_torn;  /* the last line on stderr ended in the middle */
-  uint64_t lost; /* lines that nobody took, of which nobody has been told */
+  bool is_torn;  /* the last line on stderr is incomplete */
+  uint64_t lost; /* dropped lines that were not reported yet */
   struct log_limit limit;
 } state = {.level = CONFIG_LOG_INFO, .limit = LOG_LIMIT_NULL(LOG_BURST)};
 
@@ -58,15 +58,15 @@ void log_set_level(enum config_log_level level) { state.level = level; }
 
 /* -- limits -------------------------------------------------------------------------------------------------------- */
 
-/* A singly linked list is enough: it holds the limited kinds of the pipelines that spoke in the last ten seconds. A count's
- * window began at its first line, and `written` never passes the burst. */
+/* A singly linked list is enough: it holds the limited kinds that pipelines wrote in the last ten seconds. The window of a
+   count begins with its first line, and `written` never exceeds the burst. */
 struct log_limit_count {
   struct log_limit_count *next;
   unsigned kind;
   int64_t began;
   unsigned written;
   uint64_t left_out;
-  char pipeline[]; /* empty: of no pipeline */
+  char pipeline[]; /* empty: no pipeline */
 };
 
 static struct log_limit_count *find_count(const struct log_limit *limit, unsigned kind, const char *pipeline) {
@@ -145,7 +145,7 @@ struct entry {
   int count;
 };
 
-/* A field that cannot be made for want of memory is left out; the entry still goes. */
+/* Without memory the field is left out; the entry is still sent. */
 __attribute__((format(printf, 2, 3))) static void add_field(struct entry *entry, const char *format, ...) {
   char *field = NULL;
   va_list arguments;
@@ -157,7 +157,7 @@ __attribute__((format(printf, 2, 3))) static void add_field(struct entry *entry,
   }
 }
 
-/* Whether the journal took it. */
+/* Returns true if the journal took it. */
 static bool write_journal(const struct kind *kind, const char *pipeline, const struct log_field *fields, const char *text) {
   struct entry entry = {.count = 0};
   add_field(&entry, "MESSAGE=%s%s%s", pipeline ? pipeline : "", pipeline ? ": " : "", text);
@@ -187,7 +187,7 @@ static bool would_take(int fd) {
   return poll(&poll_fd, 1, 0) == 1 && poll_fd.revents == POLLOUT;
 }
 
-/* Whether all of it went out; `*written` says how much did. */
+/* Returns true if all of it was written; `*written` has the number of bytes. */
 static bool write_pieces(const char *line, size_t length, size_t *written) {
   *written = 0;
   while (*written < length && would_take(STDERR_FILENO)) {
@@ -210,7 +210,7 @@ static void format_time(char *out, size_t size) {
   snprintf(out + length, size - length, ".%03ldZ", now.tv_nsec / NS_PER_MS);
 }
 
-/* Whether the line went out whole. */
+/* Returns true if the complete line was written. */
 static bool write_line(const struct kind *kind, const char *pipeline, const char *text) {
   char stamp[48];
   format_time(stamp, sizeof stamp);
@@ -251,7 +251,7 @@ static void write_entry(const struct kind *kind, const char *pipeline, const str
   }
 }
 
-/* Without memory: the beginning of it. */
+/* Without memory: only the beginning of the text. */
 static const char *make_short_text(const char *format, va_list arguments) {
   static char raw[256], text[4 * sizeof raw + 1];
   vsnprintf(raw, sizeof raw, format, arguments);
@@ -259,7 +259,7 @@ static const char *make_short_text(const char *format, va_list arguments) {
   return text;
 }
 
-/* Makes the text: the caller's, escaped, and what was left out before it. NULL without memory. The caller frees. */
+/* Formats and escapes the text, and adds how many lines were left out before it. NULL without memory. The caller frees it. */
 static char *make_text(uint64_t left_out, const char *format, va_list arguments) {
   char *raw = NULL;
   if (vasprintf(&raw, format, arguments) < 0) {

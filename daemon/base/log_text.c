@@ -6,16 +6,16 @@
 
 static bool is_continuation(unsigned char byte) { return (byte & 0xc0) == 0x80; }
 
-/* Marks that turn the direction of what follows, and line breaks beside the usual one: a client could make a line look like
- * another one. */
+/* Marks that change the text direction, and unusual line separators. With them a client could make one line look like
+   another. */
 static bool is_deceptive(unsigned char first, unsigned char second, unsigned char third) {
   bool marks = first == 0xe2 && second == 0x80 && ((third >= 0x8e && third <= 0x8f) || (third >= 0xa8 && third <= 0xae));
   bool isolates = first == 0xe2 && second == 0x81 && third >= 0xa6 && third <= 0xa9;
   return marks || isolates;
 }
 
-/* Length of the well-formed UTF-8 sequence at `text` that is safe to print; 0 if its first byte must be escaped.
- * A terminator is never a continuation byte, so this does not read past it. */
+/* Length of the valid UTF-8 sequence at `text` that is safe to print; 0 if its first byte must be escaped. Does not read past
+   the terminator, which is never a continuation byte. */
 static size_t printable_length(const unsigned char *text) {
   unsigned char first = text[0];
   if (first < 0x80) {
@@ -23,7 +23,7 @@ static size_t printable_length(const unsigned char *text) {
   }
   if (first >= 0xc2 && first <= 0xdf) {
     bool is_c1 = first == 0xc2 && text[1] < 0xa0;
-    bool is_letter_mark = first == 0xd8 && text[1] == 0x9c; /* Arabic: it turns the direction, too */
+    bool is_letter_mark = first == 0xd8 && text[1] == 0x9c; /* ARABIC LETTER MARK changes the direction, too */
     return is_continuation(text[1]) && !is_c1 && !is_letter_mark ? 2 : 0;
   }
   if (first >= 0xe0 && first <= 0xef) {

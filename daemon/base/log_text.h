@@ -1,20 +1,19 @@
 /*
- * Text for the log that came from outside (paths, what clients sent, what a driver said) made safe for a terminal
- * and for one line: control characters, C1 and those that turn the direction included, and bytes that are no UTF-8 become
- * \n, \t or \xNN.
+ * Makes text from outside (paths, clients' texts, driver messages) safe for a terminal and for one line. Control characters, C1
+ * characters, marks that change the text direction and invalid UTF-8 become \n, \t or \xNN.
  */
 #ifndef FRAMED_BASE_LOG_TEXT_H
 #define FRAMED_BASE_LOG_TEXT_H
 
 #include <stddef.h>
 
-/* Writes at most `size` bytes, terminated, whole escapes only. Returns the length that was written. */
+/* Writes at most `size` bytes with the terminator, only complete escapes. Returns the length. */
 size_t log_text_escape(char *out, size_t size, const char *text);
 
-/* Bytes that the escaped form of `text` may take at most, terminator included. */
+/* Maximum bytes of the escaped form of `text`, with the terminator. */
 size_t log_text_bound(const char *text);
 
-/* "1.5 MiB"; returns text. */
+/* For example "1.5 MiB"; returns `text`. */
 enum { BYTES_TEXT = 32 };
 const char *text_of_bytes(size_t bytes, char text[BYTES_TEXT]);
 

@@ -9,19 +9,19 @@
 enum { ENOUGH_DESCRIPTORS = 12 };
 
 struct loop_timer {
-  uv_timer_t handle; /* first: its close callback frees the whole */
+  uv_timer_t handle; /* first: its close callback frees the structure */
   loop_callback *callback;
   void *context;
 };
 
 struct loop_watch {
-  uv_poll_t handle; /* first, likewise */
+  uv_poll_t handle; /* first, for the same reason */
   loop_callback *callback;
   void *context;
 };
 
 struct loop_hook {
-  uv_prepare_t handle; /* first, likewise */
+  uv_prepare_t handle; /* first, for the same reason */
   loop_callback *callback;
   void *context;
 };
@@ -34,7 +34,7 @@ struct job {
 
 static void on_closed(uv_handle_t *handle) { free(handle); }
 
-/* libuv aborts where it gets no descriptors for what it makes once. */
+/* libuv aborts if it gets no descriptors for objects that it creates once. */
 static bool has_descriptors(void) {
   int spare[ENOUGH_DESCRIPTORS];
   int count = 0;
@@ -47,13 +47,13 @@ static bool has_descriptors(void) {
   return count == ENOUGH_DESCRIPTORS;
 }
 
-/* libuv 1.45 to 1.48 (Ubuntu 24.04) reads and writes files by io_uring. A request then needs no thread of the pool, whose
- * threads we count, and a stuck disk is not noticed. The kernel also starts a thread for each loop that polls for requests. */
+/* libuv 1.45 to 1.48 (Ubuntu 24.04) use io_uring for files. A request then uses no thread of the pool, so counting those
+   threads would not find a stuck disk. The kernel would also start a polling thread for each loop. */
 int loop_init(uv_loop_t *loop) {
   static char without_rings[] = "UV_USE_IO_URING=0";
   const char *set = getenv("UV_USE_IO_URING");
   if (!set || strcmp(set, "0") != 0) {
-    putenv(without_rings); /* without memory libuv does as usual */
+    putenv(without_rings); /* without memory libuv keeps its default */
   }
   return has_descriptors() ? uv_loop_init(loop) : UV_EMFILE;
 }
@@ -102,7 +102,7 @@ struct loop_hook *loop_hook_new(uv_loop_t *loop, loop_callback *callback, void *
   if (!hook) {
     return NULL;
   }
-  uv_prepare_init(loop, &hook->handle); /* cannot fail, nor can the start */
+  uv_prepare_init(loop, &hook->handle); /* cannot fail, and neither can the start */
   hook->callback = callback;
   hook->context = context;
   uv_prepare_start(&hook->handle, on_prepare);
@@ -156,7 +156,7 @@ struct loop_watch *loop_watch_close(struct loop_watch *watch) {
 
 enum { USUAL = 4, MOST = 1024 }; /* threads in libuv's pool */
 
-/* How many threads libuv starts in its pool, computed as libuv does. */
+/* The number of threads in libuv's pool, computed as libuv does. */
 static unsigned pool_size(void) {
   const char *wanted = getenv(POOL);
   long size = wanted ? strtol(wanted, NULL, 10) : USUAL;
@@ -167,7 +167,7 @@ void loop_expect_files(unsigned files) {
   char size[16];
   snprintf(size, sizeof size, "%u", USUAL + files);
   if (files > 0 && pool_size() < USUAL + files) {
-    setenv(POOL, size, 1); /* without memory there are as many as usual */
+    setenv(POOL, size, 1); /* without memory the pool keeps its default size */
   }
 }
 
@@ -176,7 +176,7 @@ static void wait_at(void *gate) {
   uv_mutex_unlock(gate);
 }
 
-/* All at once, or none would tell whether there is room for the others. */
+/* Starts all threads at the same time; otherwise one after the other would fit where all do not. */
 static int try_threads(uv_thread_t *threads, unsigned count) {
   uv_mutex_t gate;
   unsigned started = 0;

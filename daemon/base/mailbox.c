@@ -2,7 +2,7 @@
 
 #include <stdatomic.h>
 
-/* One of the messages may run the others, as a hand-over does that begins with a fault. */
+/* A message may call this again to run the messages after it, as a handover does. */
 bool mailbox_run(struct mailbox *mailbox) {
   struct message **last = &mailbox->taken;
   while (*last) {

@@ -1,6 +1,6 @@
 /*
- * Names what a thread is doing, for NVIDIA's profilers: ranges within each other, in builds with NVTX=1. They are macros, so
- * that all other builds have nothing of them, not even a call where functions are instrumented or not inlined.
+ * Names the current work of a thread for NVIDIA's profilers, as nested ranges, in builds with NVTX=1. These are macros, so
+ * other builds contain no call, even if functions are instrumented or not inlined.
  */
 #ifndef FRAMED_BASE_NVTX_H
 #define FRAMED_BASE_NVTX_H

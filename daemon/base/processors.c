@@ -7,10 +7,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Somebody waits for a processor now and then on any machine that has work. */
+/* Below this share, waiting for a processor is normal on a machine with work. */
 #define WAITED 0.2
 #define STOLEN 0.1
-/* Where most of what is used is ours, it is our own work that takes long. */
+/* If this process uses most of the used time, its own work is the cause. */
 #define OURS 0.6
 
 enum { STAT_TIMES = 8, STAT_IDLE = 3, STAT_WAITING = 4, STAT_STOLEN = 7 }; /* user nice system idle iowait irq softirq steal */
@@ -48,12 +48,12 @@ void processors_note(struct processors *processors, const char *stat, const char
   double percent;
   if (sscanf(pressure, "some avg10=%lf", &percent) == 1) {
     processors->waited = percent / 100;
-  } else { /* such a kernel says at least how many are ready at this moment; some looks together are a share */
+  } else { /* without pressure information: average how often more threads are ready than there are processors */
     processors->waited = processors->waited * 0.75 + (processors->ready > processors->count ? 0.25 : 0);
   }
 }
 
-/* The whole file, or as much as there is room for. */
+/* Reads the whole file, or what fits. */
 static void read_text(const char *path, char *text, size_t room) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   size_t length = 0;
@@ -69,7 +69,7 @@ static void read_text(const char *path, char *text, size_t room) {
 }
 
 void processors_look(struct processors *processors) {
-  static char stat[64 * 1024]; /* a line for each processor, and one of all interrupts */
+  static char stat[64 * 1024]; /* one line for each processor, and one with all interrupts */
   char pressure[256];
   struct rusage usage;
   long ticks = sysconf(_SC_CLK_TCK);

@@ -1,6 +1,6 @@
 /*
- * Whether the machine's processors are short: what the kernel says of who waits for one (/proc/pressure/cpu), what a hypervisor
- * took away, and how much of it this process uses itself.
+ * Whether the machine is short of processor time. Sources: how often threads wait (/proc/pressure/cpu), how much a hypervisor
+ * takes away, and how much this process uses itself.
  */
 #ifndef FRAMED_BASE_PROCESSORS_H
 #define FRAMED_BASE_PROCESSORS_H
@@ -8,20 +8,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct processors {                  /* zero before the first look */
-  unsigned count, ready;             /* processors; threads that have one or wait for one */
-  double waited;                     /* share of the last ten seconds in which somebody waited for one */
-  double stolen;                     /* share of their time that a hypervisor gave to others, since the look before, */
-  double used, own;                  /* that was used, and that this process used */
-  uint64_t total, idle, steal, mine; /* so far */
+struct processors {                  /* zero before the first update */
+  unsigned count, ready;             /* processors; threads that run or are ready */
+  double waited;                     /* share of the last ten seconds in which some thread waited */
+  double stolen;                     /* share of processor time taken by a hypervisor since the last update */
+  double used, own;                  /* shares of processor time used, and used by this process */
+  uint64_t total, idle, steal, mine; /* totals at the last update */
 };
 
-/* Looks again. `stat` is the text of /proc/stat, `pressure` that of /proc/pressure/cpu ("": the kernel has none), `mine` the
- * time of this process, in ticks of `stat`. */
+/* Updates from texts. `stat` is /proc/stat, `pressure` is /proc/pressure/cpu ("": the kernel has none), `mine` is this
+   process's time in ticks of `stat`. */
 void processors_note(struct processors *processors, const char *stat, const char *pressure, uint64_t mine);
-/* The same with what the kernel says now. */
+/* Updates from the kernel's current values. */
 void processors_look(struct processors *processors);
-/* Others take the time that this process would need. */
+/* True if other processes take the time that this process needs. */
 bool processors_are_short(const struct processors *processors);
 
 #endif

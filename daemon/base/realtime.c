@@ -76,7 +76,7 @@ static bool refuse_processor(unsigned number, struct failure *failure) {
       "realtime.cpus names processor %u, which is not there or not for this process", number);
 }
 
-/* Of a set the kernel takes those that it may, as long as there is one. */
+/* Tries each processor alone, because of a set the kernel silently ignores those that are not allowed. */
 static bool try_processors(const struct config_realtime *realtime, struct failure *failure) {
   cpu_set_t before, one;
   if (realtime_processors(realtime) == 0 || sched_getaffinity(0, sizeof before, &before) != 0) {
@@ -119,7 +119,7 @@ static bool may_lock(const struct config_realtime *realtime, struct failure *fai
                      (uintmax_t)limit.rlim_cur);
 }
 
-/* Pages are locked when they are first used: a driver reserves far more addresses than it ever uses. */
+/* Locks pages when they are first used, because a driver reserves far more addresses than it uses. */
 bool realtime_lock(const struct config_realtime *realtime, struct failure *failure) {
   char reason[64];
   return !realtime->lock || mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) == 0 ||
@@ -127,7 +127,7 @@ bool realtime_lock(const struct config_realtime *realtime, struct failure *failu
                      strerror_r(errno, reason, sizeof reason));
 }
 
-/* -- the whole ----------------------------------------------------------------------------------------------------------- */
+/* -- all of it ----------------------------------------------------------------------------------------------------------- */
 
 bool realtime_check(const struct config_realtime *realtime, struct failure *failure) {
   return try_policy(realtime, failure) && try_processors(realtime, failure) && may_lock(realtime, failure);

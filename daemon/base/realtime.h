@@ -1,8 +1,8 @@
 /*
- * How lanes get the time of processors, and whether memory stays where it is: the section `realtime`.
+ * The section `realtime`: scheduling policy, priority and processors of lanes, and locked memory.
  *
- * Limits and control groups decide what a process may have, and not only its user; so it is tried, on the calling thread, which
- * afterwards is as it was before.
+ * Limits and control groups decide what a process may do, not only its user. So the check tries each setting on the calling
+ * thread and then restores it.
  */
 #ifndef FRAMED_BASE_REALTIME_H
 #define FRAMED_BASE_REALTIME_H
@@ -13,13 +13,13 @@
 #include "config/config.h"
 #include "daemon/base/failure.h"
 
-/* Whether this process may have all of it. */
+/* Returns true if this process may use all of the settings. */
 bool realtime_check(const struct config_realtime *realtime, struct failure *failure);
-/* For the whole process, before there is much memory of it. */
+/* For the whole process; call it before the process has much memory. */
 bool realtime_lock(const struct config_realtime *realtime, struct failure *failure);
-/* Gives one thread the policy, the priority and the processors that are configured. */
+/* Applies policy, priority and processors to one thread. */
 bool realtime_apply(const struct config_realtime *realtime, pthread_t thread, struct failure *failure);
-/* How many processors lanes have; 0: the section does not say. */
+/* Number of processors configured for lanes; 0: not configured. */
 unsigned realtime_processors(const struct config_realtime *realtime);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * What always holds: a number that is in a bin is an open file that nobody else in the process closes. A lane puts it there by
- * setting a bit, so that it neither waits nor needs memory. Connections have a thread of their own, which passes on what is in
- * them before it closes them: however long a passed file takes, no other client waits for the end of its connection.
+ * Invariant: a number in a bin is an open file that nobody else in the process closes. A lane adds one by setting a bit, so it
+ * neither waits nor allocates. Connections have a separate thread, which reads out their passed descriptors and then closes
+ * them. So a passed file that closes slowly delays no other client's end of connection.
  */
 #include "daemon/base/rights.h"
 
@@ -18,15 +18,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#ifndef SO_PASSRIGHTS /* Linux 6.16, not in every libc's headers */
+#ifndef SO_PASSRIGHTS /* Linux 6.16; missing in some libc headers */
 #define SO_PASSRIGHTS 83
 #endif
 
 enum {
-  NUMBERS = 1 << 20, /* of descriptors that a bin has a place for */
+  NUMBERS = 1 << 20, /* highest descriptor number of a bin, plus 1 */
   WORD = 64,
-  MOST_A_MESSAGE = 253, /* descriptors, says the kernel */
-  MOST_AT_A_TIME = 1024 /* that wait to be closed */
+  MOST_A_MESSAGE = 253, /* the kernel's limit of descriptors in a message */
+  MOST_AT_A_TIME = 1024 /* descriptors that may wait to be closed */
 };
 
 struct bin {
@@ -77,7 +77,7 @@ static void *run(void *context) {
   return NULL;
 }
 
-/* The thread takes no signals: those belong to the control loop. */
+/* Blocks all signals in the thread, because the control loop handles them. */
 static int rights_start_thread(struct bin *bin) {
   pthread_t thread;
   sigset_t all, before;
@@ -101,7 +101,7 @@ bool rights_start(struct failure *failure) {
                                          "cannot start a thread that closes what clients pass");
 }
 
-/* -- taking -------------------------------------------------------------------------------------------------------------- */
+/* -- reading ------------------------------------------------------------------------------------------------------------- */
 
 static bool is_older_kernel(void) {
 #ifdef FRAMED_FAULTS
@@ -111,7 +111,7 @@ static bool is_older_kernel(void) {
 #endif
 }
 
-/* Where they cannot be refused, an urgent byte is read as any other: left out, it would take its descriptors along. */
+/* If passing cannot be refused, urgent bytes are read inline. Otherwise a skipped urgent byte would keep its descriptors. */
 void rights_refuse(int fd) {
   const int no = 0, yes = 1;
   if (is_older_kernel() || setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no) != 0) {
@@ -141,7 +141,7 @@ static ssize_t rights_take(int fd, struct iovec *vector, int count) {
   return got;
 }
 
-/* Reads only what comes without descriptors: it looks first, which leaves descriptors where they are. */
+/* Reads only bytes without descriptors: it peeks first, which takes none. */
 static ssize_t take_none(int fd, struct iovec vector) {
   struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
   ssize_t there = recvmsg(fd, &message, MSG_DONTWAIT | MSG_PEEK);
@@ -161,7 +161,7 @@ ssize_t rights_read(int fd, struct iovec *vector, int count) {
                                                                                     : take_none(fd, *vector);
 }
 
-/* Looks at one piece after the other, at no more than a socket holds. */
+/* Peeks one piece at a time, at most as much as a socket can hold. */
 bool rights_wait_in(int fd) {
   enum { PIECE = 64 * 1024, MOST_PIECES = 1024 };
   const int begin = 0, as_usual = -1;
@@ -182,12 +182,12 @@ bool rights_wait_in(int fd) {
 /* -- closing ------------------------------------------------------------------------------------------------------------- */
 
 static void end_passed(int fd) {
-  const struct linger none = {0}; /* it may be shared, and set again: then this waits */
+  const struct linger none = {0}; /* a process that shares it may set this again; then this thread waits */
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
   close(fd);
 }
 
-/* Empties a connection to which nothing more comes, then closes it. */
+/* Reads a connection that has been shut down until it is empty, then closes it. */
 static void end_connection(int fd) {
   char bytes[64 * 1024];
   struct iovec vector = {.iov_base = bytes, .iov_len = sizeof bytes};
@@ -202,7 +202,7 @@ static bool rights_is_listener(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &length) == 0 && answer;
 }
 
-/* Nothing comes any more, so that what is not there now never is. */
+/* After the shutdown nothing more can arrive. */
 static bool is_unread(int fd) {
   int unread = 0;
   return shutdown(fd, SHUT_RD) == 0 && ioctl(fd, FIONREAD, &unread) == 0 && unread > 0;
@@ -216,7 +216,8 @@ static void close_connection(int fd) {
   }
 }
 
-/* A listener ends at once, since another one may take its path: those that wait there go before it. */
+/* First closes the connections that wait in the listener, then the listener. It closes at once, since another one may take its
+   path. */
 void rights_close(int fd) {
   while (rights_is_listener(fd)) {
     int waiting = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);

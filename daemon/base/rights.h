@@ -1,10 +1,9 @@
 /*
- * Descriptors that clients pass along (SCM_RIGHTS), of which the daemon wants none.
+ * Descriptors that clients pass (SCM_RIGHTS). The daemon uses none of them.
  *
- * The last close of somebody else's file may wait: for a TCP peer that has said SO_LINGER, or for a file system. So no lane and
- * no control loop may drop one, be it by reading or by closing a connection whose messages are unread. Linux refuses them to
- * the sender where asked to (6.16); of older kernels, and of connections from before it was asked, they are taken and closed by
- * threads that may wait.
+ * The last close of a foreign file may block: on a TCP peer with SO_LINGER, or on a file system. So neither a lane nor the
+ * control loop may close one, not even by closing a connection with unread messages. Linux 6.16 can refuse such messages to the
+ * sender. On older kernels, and for older connections, they are read and closed by threads that may block.
  */
 #ifndef FRAMED_BASE_RIGHTS_H
 #define FRAMED_BASE_RIGHTS_H
@@ -17,16 +16,16 @@
 /* Starts the threads, once in a process. Without them everything is closed at once. */
 bool rights_start(struct failure *failure);
 
-/* Asks that nobody may pass any by that socket, or by the connections that come to it. Of other files nothing is asked. */
+/* Refuses descriptors on that socket or on the connections of that listener. Does nothing for other files. */
 void rights_refuse(int fd);
-/* Reads from a socket as recvmsg() does, without waiting. -1 with EPERM: there are more descriptors than can be taken now. */
+/* Reads from a socket like recvmsg(), without blocking. -1 with EPERM: too many descriptors wait to be closed. */
 ssize_t rights_read(int fd, struct iovec *vector, int count);
-/* Whether any lie in what is unread there. Stays unread. */
+/* True if unread messages contain descriptors. Leaves them unread. */
 bool rights_wait_in(int fd);
-/* Closes a client's connection, or a listener: at once, or elsewhere if there may be descriptors in it. Any other file at once.
- */
+/* Closes a client's connection or a listener: at once, or on a thread if it may contain descriptors. Closes any other file at
+   once. */
 void rights_close(int fd);
-/* As rights_close(), where somebody else closes that number right after. */
+/* Like rights_close(), but the caller closes the number itself right after. */
 void rights_leave(int fd);
 
 #endif

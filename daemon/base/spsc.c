@@ -13,7 +13,8 @@ void spsc_push(struct spsc *ring, unsigned item) {
   assert(pushed - atomic_load_explicit(&ring->popped, memory_order_acquire) < RING_PLACES);
   ring->items[pushed % RING_PLACES] = item;
   atomic_store_explicit(&ring->pushed, pushed + 1, memory_order_release);
-  atomic_thread_fence(memory_order_seq_cst); /* before the look at the sleeper, as its word is before its last look */
+  /* orders the push before this check, as the other side orders its flag before its last check */
+  atomic_thread_fence(memory_order_seq_cst);
   if (atomic_load_explicit(&ring->asleep, memory_order_relaxed) && atomic_exchange(&ring->asleep, false)) {
     lane_wake(ring->lane, ring->runner);
   }

@@ -1,6 +1,6 @@
 /*
- * The only user of libsystemd. Passed listeners are looked up once, at the first question, and each leaves the list
- * when it is taken; the environment variables are cleared then, so that no child takes them for its own.
+ * With systemd_unit.c the only user of libsystemd. Passed listeners are read once, at the first call. Each leaves the list when
+ * it is taken. The environment variables are cleared then, so that no child uses them.
  */
 #include "daemon/base/systemd.h"
 
@@ -25,13 +25,13 @@
 
 enum { NOTIFICATION = 512 };
 
-/* What systemd did not take yet is replaced by what comes after it, so that the last word reaches it. */
+/* A message that systemd could not take yet is replaced by a newer one, so that the newest reaches it. */
 static struct {
   struct datagram socket;
-  char state[NOTIFICATION], status[NOTIFICATION]; /* to be said; empty: nothing */
+  char state[NOTIFICATION], status[NOTIFICATION]; /* to be sent; empty: nothing */
 } manager = {.socket = {.fd = -1}};
 
-/* The manager's socket is opened at the first use, and tried again where there was no descriptor for it. */
+/* Opens the manager's socket at the first use. If there was no descriptor, the next call tries again. */
 static bool say(const char *text, int fd, bool waits) {
   const char *address = getenv("NOTIFY_SOCKET");
   const struct iovec part = {.iov_base = (char *)(uintptr_t)text, .iov_len = strlen(text)};
@@ -48,10 +48,10 @@ void systemd_flush(void) {
   }
 }
 
-/* A line break would begin another assignment, so the text ends there. */
+/* The text ends at a line break, which would begin another assignment. */
 static int line_length(const char *text) { return (int)strcspn(text, "\n"); }
 
-/* A state brings a status of its own, which replaces one that is still to be said. */
+/* A state contains its own status, which replaces a status that was not sent yet. */
 __attribute__((format(printf, 1, 2))) static void say_state(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
@@ -61,7 +61,7 @@ __attribute__((format(printf, 1, 2))) static void say_state(const char *format, 
   systemd_flush();
 }
 
-#define WATCHED "FRAMED_WATCHED" /* a variable, which goes over to the next image: this process has been ready */
+#define WATCHED "FRAMED_WATCHED" /* environment variable for the next image: this process has been ready */
 
 static bool has_been_ready;
 
@@ -91,13 +91,13 @@ bool systemd_watches(void) { return systemd_watchdog_interval() > 0 && (has_been
 
 /* -- socket activation -------------------------------------------------------------------------------------------- */
 
-#define KEPT   "framed-"       /* begins the name of each descriptor that was kept for us */
-#define PASSED "FRAMED_PASSED" /* a variable, which goes over to the next image: there were others */
+#define KEPT   "framed-"       /* prefix of the name of each descriptor that the descriptor store kept */
+#define PASSED "FRAMED_PASSED" /* environment variable for the next image: sockets were passed */
 enum { BARRIER_MS = 5000 };
 
 static struct {
   bool asked;
-  bool others; /* there were some that were not kept for us */
+  bool others; /* some did not come from the descriptor store */
   int count;
   char **names;   /* of descriptor SD_LISTEN_FDS_START + index; NULL once taken */
   char *as_given; /* all names, or NULL */
@@ -174,9 +174,9 @@ bool systemd_pass_on(void) {
   return systemd_export(PASSED, systemd_has_passed() ? "1" : NULL) && systemd_export(WATCHED, systemd_watches() ? "1" : NULL);
 }
 
-/* -- what it keeps --------------------------------------------------------------------------------------------------- */
+/* -- its contents ---------------------------------------------------------------------------------------------------- */
 
-/* Without FDPOLL=0 a connection whose client has gone would be dropped there, and its last frames with it. */
+/* Without FDPOLL=0 systemd would drop a connection whose client is gone, and its last frames with it. */
 bool systemd_keep(int fd, const char *kind, uint64_t number) {
   char text[128];
   snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=" KEPT "%s%" PRIu64, kind, number);
@@ -189,7 +189,7 @@ bool systemd_forget(const char *kind, uint64_t number) {
   return systemd_keeps() == 0 || say(text, -1, true);
 }
 
-/* `fd` is an end of a pipe whose other end went to systemd, which closes that once it has come to the message. */
+/* systemd has the other end of this pipe and closes it when it gets to the message. */
 static bool is_closed_in_time(int fd) {
   int64_t limit = clock_now() + BARRIER_MS * NS_PER_MS;
   struct pollfd end = {.fd = fd};
@@ -213,7 +213,7 @@ bool systemd_has_read(void) {
   return read;
 }
 
-/* A unit may call its socket so, too, but for the number. */
+/* A unit may use the same name for a socket, but without the number. */
 static bool was_kept(const char *name, const char *kind, uint64_t *number) {
   size_t own = strlen(KEPT), stem = own + strlen(kind);
   bool is_of_kind = name && strncmp(name, KEPT, own) == 0 && strncmp(name + own, kind, stem - own) == 0;
@@ -245,7 +245,7 @@ static bool set_number(const char *variable, long number) {
 bool systemd_pass_again(void) {
   bool there = passed.as_given;
   for (int i = 0; there && i < passed.count; i++) {
-    /* sd_listen_fds() looks at each number: one with no descriptor makes all of them unknown. */
+    /* sd_listen_fds() checks each number, and one that is closed makes the whole list invalid. */
     int place = SD_LISTEN_FDS_START + i;
     there = fcntl(place, F_SETFD, 0) == 0 || dup2(STDERR_FILENO, place) >= 0;
   }
@@ -259,7 +259,7 @@ void systemd_pass_nothing(void) {
   unsetenv("LISTEN_FDNAMES");
 }
 
-/* -- the journal, in its own protocol: an entry is one datagram with all fields, and none waits for the journal ------------ */
+/* -- the journal, by its own protocol: an entry is one datagram with all fields, and nothing waits for the journal --------- */
 
 #define JOURNAL "/run/systemd/journal/socket"
 
@@ -269,7 +269,7 @@ bool systemd_has_journal(void) {
   uintmax_t inode = 0;
   char rest = 0;
   struct stat status;
-  /* Redirected stderr keeps the variable, so only the same device and inode mean the journal. */
+  /* If stderr was redirected the variable is still set, so only the same device and inode mean the journal. */
   return stream && sscanf(stream, "%ju:%ju%c", &device, &inode, &rest) == 2 && fstat(STDERR_FILENO, &status) == 0 &&
          device == (uintmax_t)status.st_dev && inode == (uintmax_t)status.st_ino;
 }
@@ -278,8 +278,7 @@ static struct datagram journal = {.fd = -1};
 
 enum { MOST_FIELDS = 32, PARTS = 5 };
 
-/* NAME=value and a line's end; or, where the value has such of its own: NAME, a line's end, its length, itself, a line's
- * end. */
+/* NAME=value and a newline. If the value contains newlines: NAME, a newline, its length, the value, a newline. */
 static int journal_field(const struct iovec *field, uint64_t *length, struct iovec *parts) {
   char *text = field->iov_base;
   const char *equals = memchr(text, '=', field->iov_len);

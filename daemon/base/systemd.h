@@ -1,6 +1,6 @@
 /*
- * Everything the daemon says to systemd and takes from it; with systemd_unit.c the only user of libsystemd. Each call does
- * nothing where the daemon was not started by systemd.
+ * All communication with systemd; with systemd_unit.c the only user of libsystemd. Every call does nothing if systemd did not
+ * start the daemon.
  */
 #ifndef FRAMED_BASE_SYSTEMD_H
 #define FRAMED_BASE_SYSTEMD_H
@@ -10,52 +10,52 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-/* None of these waits: systemd_flush(), which is called every few seconds, tries again what systemd did not take at once,
- * unless something said later has replaced it. A sign of life is not tried again, since a late one is none. */
+/* None of these waits. systemd_flush() runs every few seconds and sends what systemd did not take at once, unless a newer
+   message replaced it. A watchdog message is not repeated, because a late one is worthless. */
 void systemd_flush(void);
 void systemd_ready(const char *status);
 void systemd_status(const char *status);
 void systemd_reloading(void); /* with MONOTONIC_USEC; systemd_ready() ends it */
 void systemd_stopping(const char *status);
 void systemd_watchdog(void);
-/* Interval in which systemd wants to hear systemd_watchdog(), in ns; 0: it does not. */
+/* Interval in ns in which systemd expects systemd_watchdog(); 0: no watchdog. */
 int64_t systemd_watchdog_interval(void);
-/* Whether systemd watches for signs of life already: this process has been ready, in this image or in one before. */
+/* True if the watchdog is active already: this process has been ready, in this image or an earlier one. */
 bool systemd_watches(void);
 
-/* Takes the listening socket whose FileDescriptorName= is `name` (or, failing that, whose address is `path`). Each is
- * taken once; -1: there is none. systemd_unclaimed() then names the first passed socket nobody took, or NULL. */
+/* Takes the listening socket whose FileDescriptorName= is `name`, or else whose address is `path`. Each is taken once; -1:
+   there is none. systemd_unclaimed() names the first passed socket that nobody took, or NULL. */
 int systemd_take_listener(const char *name, const char *path);
 const char *systemd_unclaimed(void);
-/* Whether systemd passed any sockets, to this image of the process or to one before. It passes them again at the next start,
- * and only there: until then it listens at their addresses itself. */
+/* True if systemd passed any sockets to this image or an earlier one. It passes them again only at the next start, and until
+   then listens on them itself. */
 bool systemd_has_passed(void);
 
-/* -- the descriptor store: what lies there survives this process, by a kind and a number -------------------------------- */
+/* -- the descriptor store: descriptors there survive this process, named by a kind and a number ------------------------- */
 
-/* More names than these do not fit into LISTEN_FDNAMES, and nothing could be started with them. */
+/* More names do not fit into LISTEN_FDNAMES, and then no program could be started with them. */
 enum { SYSTEMD_MOST_KEPT = 8192 };
 
-/* For how many descriptors the unit has one ($FDSTORE, which newer versions set by themselves); 0: it has none. */
+/* Capacity of the unit's store ($FDSTORE, which newer versions set themselves); 0: it has none. */
 unsigned systemd_keeps(void);
-/* Puts one there, or takes it away again; waits until systemd has room for the message. False: it could not be sent. No answer
- * comes: see systemd_has_read(). */
+/* Stores a descriptor, or removes it again. Waits until systemd has room for the message. Returns false if it could not be
+   sent. There is no answer: see systemd_has_read(). */
 bool systemd_keep(int fd, const char *kind, uint64_t number);
 bool systemd_forget(const char *kind, uint64_t number);
-/* For a program that is executed in place of this one: it says first what this one could not, and knows what was passed to this
- * one. False: there is no memory for that, and without it the program is not to be executed. */
+/* Before exec: passes unsent messages and the list of passed sockets to the next program. Returns false without memory; then
+   the program must not be executed. */
 bool systemd_pass_on(void);
-/* Waits until systemd has read everything up to here, for at most five seconds. */
+/* Waits at most five seconds until systemd has read all earlier messages. */
 bool systemd_has_read(void);
-/* Takes a descriptor that was kept of this kind, with its number. -1: there is no other. */
+/* Takes a stored descriptor of this kind, with its number. -1: no more. */
 int systemd_take_kept(const char *kind, uint64_t *number);
-/* For a program that is executed in place of this one: it is passed all that this one was and that is open. False: that was
- * nothing. */
+/* Before exec: passes all sockets that this program got and that are open. Returns false if there are none. */
 bool systemd_pass_again(void);
-/* The program for which systemd_pass_again() prepared is not executed after all. */
+/* Undoes systemd_pass_again() if the program is not executed. */
 void systemd_pass_nothing(void);
 
-/* Whether stderr is the journal, and one entry to it. False: the journal did not take it, and nobody waits for it. */
+/* True if stderr is the journal. The other call writes one entry and returns false if the journal did not take it; it never
+   waits. */
 bool systemd_has_journal(void);
 bool systemd_journal(const struct iovec *fields, int count);
 

@@ -11,7 +11,7 @@
 #define INTERFACE "org.freedesktop.systemd1.Service"
 #define PATIENCE  (UINT64_C(2) * 1000 * 1000) /* us */
 
-/* Root asks systemd itself, as systemctl does, so that no D-Bus daemon need run. */
+/* Root asks systemd directly, like systemctl, so no D-Bus daemon is needed. */
 static sd_bus *unit_connect(void) {
   sd_bus *bus = NULL;
   if (geteuid() == 0 && sd_bus_new(&bus) >= 0 && sd_bus_set_address(bus, "unix:path=/run/systemd/private") >= 0 &&
@@ -35,7 +35,7 @@ static bool text_is(sd_bus *bus, const char *path, const char *interface, const 
   return found;
 }
 
-/* A "-" or "+" before a path of ReadWritePaths= says how it is treated, not where it is. */
+/* A "-" or "+" before a path of ReadWritePaths= is an option and not part of the path. */
 static void add_paths(sd_bus *bus, const char *path, const char *property, const char *root, struct unit_rules *rules) {
   char **names = NULL;
   if (sd_bus_get_property_strv(bus, SYSTEMD, path, INTERFACE, property, NULL, &names) < 0) {

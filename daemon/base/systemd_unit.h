@@ -1,6 +1,6 @@
 /*
- * What a service's unit lets the service see and write, as systemd says, for whoever judges a configuration outside that
- * service. With systemd.c the only user of libsystemd.
+ * The files that a service's unit lets the service see and write, according to systemd. For checking a configuration outside
+ * the service. With systemd.c the only user of libsystemd.
  */
 #ifndef FRAMED_BASE_SYSTEMD_UNIT_H
 #define FRAMED_BASE_SYSTEMD_UNIT_H
@@ -9,15 +9,15 @@
 
 enum { UNIT_FOLDERS = 64 };
 
-struct unit_rules { /* to clear */
-  bool strict;      /* ProtectSystem=strict: nothing can be written but what stands in `writable` */
+struct unit_rules { /* free with unit_rules_clear() */
+  bool strict;      /* ProtectSystem=strict: only `writable` can be written to */
   bool private_tmp; /* PrivateTmp= */
-  bool hides_homes; /* ProtectHome=, but for read-only */
+  bool hides_homes; /* ProtectHome=, except read-only */
   unsigned count;
-  char *writable[UNIT_FOLDERS]; /* whole paths of folders and files: ReadWritePaths=, RuntimeDirectory= and its like */
+  char *writable[UNIT_FOLDERS]; /* absolute paths of folders and files: ReadWritePaths=, RuntimeDirectory= and similar */
 };
 
-/* False: systemd does not run here, or does not answer, or has no such unit. */
+/* Returns false if systemd does not run here, does not answer, or has no such unit. */
 bool unit_rules_read(const char *unit, struct unit_rules *rules);
 void unit_rules_clear(struct unit_rules *rules);
 

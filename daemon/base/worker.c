@@ -21,7 +21,7 @@ struct worker {
   bool has_thread, closing;
   unsigned taken; /* jobs whose done() has not been called */
   uv_async_t finished_some;
-  pthread_mutex_t lock; /* of what follows */
+  pthread_mutex_t lock; /* protects the fields below */
   pthread_cond_t changed;
   struct jobs waiting, finished;
   bool ends;
