@@ -3,12 +3,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Instances that are in use for this share of the time are all in use. */
+/* Above this share of busy time, all instances count as busy. */
 #define IN_USE 0.9
-/* Batches of this share of the frames that they may have are as large as they get. */
+/* Above this share of their limit, batches count as full. */
 #define FULL 0.9
 
-/* A usual size, and how many slots an instance needs for batches to be worth more than another instance. */
+/* Suggested and largest batch size; slots per instance from which batches are better than another instance. */
 enum { USUAL_BATCH = 16, MOST_BATCH = 64, SLOTS_FOR_BATCHES = 4 };
 
 void advise(struct diagnosis *diagnosis, enum improvement improvement, double gain, const char *format, ...) {
@@ -20,7 +20,7 @@ void advise(struct diagnosis *diagnosis, enum improvement improvement, double ga
   diagnosis->gain = gain;
 }
 
-/* -- what is known of the model ------------------------------------------------------------------------------------------ */
+/* -- facts about the model ----------------------------------------------------------------------------------------------- */
 
 static bool has_batches(const struct diagnosis_figures *figures) { return figures->model.most > 1; }
 
@@ -39,15 +39,14 @@ double advice_model_share(const struct diagnosis_figures *figures) {
 static bool is_full(const struct diagnosis_figures *figures) { return frames_a_run(figures) >= FULL * figures->model.most; }
 
 bool advice_model_is_busy(const struct diagnosis_figures *figures) {
-  /* Instances that compute at a moment, for whatever pipeline: the time of a run is that of each of its frames. */
+  /* Instances that compute on average, for all pipelines. The time of a run counts once, not for each of its frames. */
   double runs = figures->model.runs > 0 ? figures->model.runs : figures->frames;
   double in_use = runs * figures->step[STEP_MODEL] / (figures->seconds * 1e6);
   return in_use >= IN_USE * figures->model.instances || (figures->on_processors && figures->is_short);
 }
 
-/* Whether frames wait for an instance, and one more would not only take turns with the others on the device: each of those that
- * there are brings at least half of what the first one does. On processors instances are no more than a share of these, and
- * batches take all frames that wait. */
+/* True if frames wait for an instance, and one more would help: each existing one brings at least half of what the first does.
+   On processors instances only share these. With batches a run takes all frames that wait. */
 static bool lacks_instances(const struct diagnosis_figures *figures) {
   const struct diagnosis_model *model = &figures->model;
   double alone = figures->costs.service[OVERLAP_KERNEL], now = figures->step[STEP_MODEL];
@@ -56,28 +55,28 @@ static bool lacks_instances(const struct diagnosis_figures *figures) {
          at_once >= (model->instances + 1) / 2.0;
 }
 
-/* Whether the file takes several frames at once, and there are as many. */
+/* True if the model file accepts several frames at once and there are several. */
 static bool could_batch(const struct diagnosis_model *model) {
   return model->most <= 1 && model->takes_rows && !model->is_batch && model->users > 1;
 }
 
 /* -- advice -------------------------------------------------------------------------------------------------------------- */
 
-/* Whether batches could have more frames if there were more slots, whatever else these would win. */
+/* True if more slots would make batches larger. */
 static bool lacks_slots(const struct diagnosis_figures *figures) {
   const struct diagnosis_model *model = &figures->model;
   return has_batches(figures) && !is_full(figures) && advice_more_slots(figures) <= DIAGNOSIS_MOST_SLOTS &&
          model->users < (model->instances + 1) * model->most;
 }
 
-/* Whether batches are full, and larger ones can be set without another export. */
+/* True if batches are full and may be larger without another export. */
 static bool could_batch_more(const struct diagnosis_figures *figures) {
   const struct diagnosis_model *model = &figures->model;
   return has_batches(figures) && model->takes_rows && model->most < MOST_BATCH && model->users > model->most &&
          is_full(figures);
 }
 
-/* What is known of a GPU: there a batch takes little more time than a frame. What it would win nobody can foretell. */
+/* For GPUs, where a batch takes little more time than a frame. The gain cannot be predicted. */
 static bool advise_form(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   const struct diagnosis_model *model = &figures->model;
   if (could_batch(model)) {

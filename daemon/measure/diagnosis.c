@@ -5,25 +5,25 @@
 #include "daemon/measure/advice.h"
 #include "gpu/gpu.h"
 
-/* A change that wins less than this is not worth the advice. */
+/* Minimum gain for which a change is advised. */
 #define WORTH 1.05
-/* Share of its lane's time from which on the lane is what holds everything up. */
+/* From this share of busy time on, the lane is the bottleneck. */
 #define BUSY_LANE 0.9
-/* How long it takes a lane that polls to notice, at most; a callback takes some tens more. */
+/* Maximum time until a polling lane notices a result. A callback takes some tens of us more. */
 #define SPIN_WAKE_US 10.0
-/* Where a smaller share of the frames is dropped, the source is not too fast: something stalled for a moment. */
+/* Below this share of dropped frames the source is not too fast; something stalled for a moment. */
 #define TOO_FAST 0.01
-/* Where readers miss a smaller share of the results, they stalled for a moment. */
+/* Below this share of missed results the readers only stalled for a moment. */
 #define TOO_SLOW 0.01
-/* A kernel beside copies takes up to that many times as long as alone; one that takes longer has others beside it. */
+/* A kernel next to copies takes up to this many times as long as alone. If it takes longer, other kernels run next to it. */
 #define DISTURBED 1.25
-/* An engine that works for a smaller share of its time than this bounds nothing. */
+/* An engine that is busy for less than this share of the time is not the bottleneck. */
 #define RESTING 0.3
-/* Stages that take that many times as long as alone do not have the processors that they need. */
+/* Stages that take this many times as long as alone lack processors. */
 #define SLOWED 1.5
-/* The model explains what was measured if it differs by less. */
+/* The model explains a measurement if they differ by less than this. */
 #define EXPLAINED 1.02
-/* A model that takes this share of the stages' time is what they wait for. */
+/* From this share of the stages' time on, the model is the bottleneck. */
 #define MOST_OF_IT 0.5
 
 const char *const bound_names[BOUND_COUNT] = {"h2d",    "kernel",     "d2h",   "host",   "source",
@@ -36,16 +36,16 @@ const char *const improvement_names[IMPROVE_COUNT] = {"none",      "slots",     
 static double larger(double a, double b) { return a > b ? a : b; }
 static double smaller(double a, double b) { return a < b ? a : b; }
 
-/* -- what bounds it ------------------------------------------------------------------------------------------------------- */
+/* -- finding the bottleneck ----------------------------------------------------------------------------------------------- */
 
 static unsigned sessions_of(const struct diagnosis_figures *figures) { return figures->sessions > 0 ? figures->sessions : 1; }
 
-/* Slots that are in this step on average. */
+/* Slots in this step on average. */
 static double found_in(const struct diagnosis_figures *figures, enum step step) {
   return figures->frames * figures->step[step] / (figures->seconds * 1e6);
 }
 
-/* Slots on the device. Frames without times of their steps there are on it all of their way but what comes before and after. */
+/* Slots on the device on average. Frames without device times count from the end of their queue step to the start of emit. */
 static double found_on_device(const struct diagnosis_figures *figures) {
   const double *step = figures->step;
   if (!figures->is_untimed) {
@@ -60,14 +60,14 @@ static bool lane_is_full(const struct diagnosis_figures *figures) { return figur
 
 static enum bound diagnosis_engine_of(const struct overlap_work *work) { return (enum bound)overlap_longest(work); }
 
-/* The share of its time for which an engine works: for all pipelines or, where only this one's is known, for it. */
+/* Busy share of an engine: for all pipelines or, if unknown, for this one. */
 static double engine_busy(const struct diagnosis_figures *figures, const struct overlap_work *work, enum bound engine) {
   unsigned at_once = engine == BOUND_KERNEL && figures->kernels > 1 ? figures->kernels : 1;
   double own = figures->frames * work->service[engine] / (figures->seconds * 1e6 * at_once);
   return larger(own, figures->engine_share[engine]);
 }
 
-/* Whether stages on processors take far longer than they did when the warm-up had these for itself. */
+/* True if stages on processors take far longer than in the warm-up, which had the processors for itself. */
 static bool are_slowed(const struct diagnosis_figures *figures, const struct overlap_work *work) {
   double alone = figures->costs.service[OVERLAP_KERNEL];
   return figures->on_processors && alone > 0 && work->service[OVERLAP_KERNEL] > SLOWED * alone;
@@ -91,7 +91,7 @@ static enum bound bound_of_flow(const struct diagnosis_figures *figures, const s
   double host = found_in(figures, STEP_WAKE);
   double reader = figures->lossless ? found_in(figures, STEP_EMIT) : 0;
   double slots = figures->slots * sessions_of(figures);
-  /* Free, or being filled. Frames that wait for dispatch wait for what comes after them, whatever that is. */
+  /* Slots that are free or being filled. Frames that wait for dispatch are left out, because they wait for a later step. */
   bool too_fast = figures->dropped > TOO_FAST * figures->frames;
   double source = too_fast ? 0 : slots - device - host - reader - found_in(figures, STEP_QUEUE);
   double most = larger(larger(device, host), larger(reader, source));
@@ -101,7 +101,7 @@ static enum bound bound_of_flow(const struct diagnosis_figures *figures, const s
   if (most > device && lane_is_full(figures)) {
     return BOUND_HOST;
   }
-  if (most <= device) { /* a kernel that stays makes the copies as well */
+  if (most <= device) { /* a persistent kernel makes the copies as well */
     return figures->is_untimed ? BOUND_KERNEL : diagnosis_engine_of(work);
   }
   return most <= reader ? BOUND_READER : most <= source ? BOUND_SOURCE : BOUND_HOST;
@@ -124,7 +124,7 @@ static enum bound find_bound(const struct diagnosis_figures *figures, const stru
 
 /* -- the model ----------------------------------------------------------------------------------------------------- */
 
-/* Time from frame to frame, for many frames: that of the longest engine, or of a slot's round shared by all slots. */
+/* Time per frame in a long run: that of the slowest engine, or of a slot's round divided by the slots. */
 static double pace(const struct overlap_work *work) { return larger(overlap_period(work), overlap_round(work) / work->slots); }
 
 static double measured_pace(const struct diagnosis_figures *figures) { return figures->seconds * 1e6 / figures->frames; }
@@ -149,21 +149,20 @@ static struct overlap_work measured_work(const struct diagnosis_figures *figures
   };
 }
 
-/* How soon kernels follow one another when there are always some: as soon as the warm-up found, but for the times by which
- * others on the device slow them down. Of kernels that follow each other like that already, what was measured is no more than
- * that. */
+/* Time from kernel to kernel in a continuous run: as in the warm-up, scaled if other kernels slow them down now. Never more
+   than was measured. */
 static double kernel_succession(const struct diagnosis_costs *costs, double service) {
   double alone = costs->service[OVERLAP_KERNEL], together = costs->together[OVERLAP_KERNEL];
   double times = service > alone * DISTURBED ? service / alone : 1;
   return together > 0 && together < alone ? smaller(service, together * times) : 0;
 }
 
-/* Copies that were measured are with others or without, as it happened. */
+/* Copies that were measured may or may not have run next to copies in the other direction. */
 static double copy_succession(const struct diagnosis_costs *costs, enum overlap_engine engine, double service) {
   return costs->together[engine] > service ? costs->together[engine] : 0;
 }
 
-/* What runs side by side was measured from the end of the frame before, which says nothing, unless it was alone. */
+/* Work that runs side by side was timed from the end of the previous frame, which means nothing unless the frame was alone. */
 static void free_engines(const struct diagnosis_figures *figures, struct overlap_work *work) {
   for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
     double alone = figures->costs.service[engine];
@@ -186,11 +185,10 @@ struct overlap_work diagnosis_work(const struct diagnosis_figures *figures) {
   work.host = flows(figures) && share > 0 ? share * measured_pace(figures) : 0;
   work.turnaround = figures->notice;
   if (costs->alone > 0) {
-    /* From frame to frame with one slot: what the device and asking for it took at the warm-up, what the lane does besides,
-     * and the time until it wakes. */
+    /* Time per frame with one slot: device and polling as in the warm-up, the lane's other work, and the time until the lane
+       wakes. */
     work.alone = costs->alone + larger(0, work.host - costs->lane) + (figures->spins ? 0 : figures->notice);
-    /* What engines and host leave of it. That can be less than nothing, as the host goes on working on a frame when its copy
-     * in has begun. */
+    /* The rest after engines and host. It may be negative, because the host still works on a frame after its copy has begun. */
     double sum = overlap_services(costs->service);
     sum = sum > 0 ? sum : overlap_services(work.service);
     work.turnaround = larger(work.alone - sum - work.host, -work.host);
@@ -198,14 +196,15 @@ struct overlap_work diagnosis_work(const struct diagnosis_figures *figures) {
   return work;
 }
 
-/* How much longer a copy takes than it does alone. */
+/* How much longer a copy takes than alone. */
 static double slowed(const struct diagnosis_figures *figures, const struct overlap_work *work, enum overlap_engine engine) {
   double alone = figures->costs.service[engine];
   return alone > 0 && !figures->copies_by_kernel ? larger(0, work->service[engine] - alone) : 0;
 }
 
-/* What a measured round leaves of itself to a frame alone: copies are faster there, and it may also have waited for others.
- * With callbacks and two slots it hardly did, and the warm-up knows less than the round of how long a lane takes to wake up. */
+/* Time of a single frame, derived from a measured round. Copies are faster alone, and in the round the frame may have waited
+   for others. With callbacks and two slots it hardly waited, and the round knows better than the warm-up how long a lane takes
+   to wake up. */
 static double alone_of_round(const struct diagnosis_figures *figures, const struct overlap_work *work, double round) {
   if (work->slots == 1) {
     return round;
@@ -214,9 +213,9 @@ static double alone_of_round(const struct diagnosis_figures *figures, const stru
   return (work->slots > 2 || figures->spins) && work->alone > 0 ? smaller(work->alone, rest) : rest;
 }
 
-/* Where neither an engine nor the host explains the pace, the slots are what is short: a round takes as long as was measured,
- * and the turnaround is what engines and host leave of it. */
-static void heed_pace(const struct diagnosis_figures *figures, enum bound bound, struct overlap_work *work) {
+/* If neither an engine nor the host explains the pace, slots are short. Then a round takes as long as measured, and the
+   turnaround is its rest. */
+static void apply_measured_pace(const struct diagnosis_figures *figures, enum bound bound, struct overlap_work *work) {
   bool saturated = flows(figures) && bound <= BOUND_HOST && !(bound == BOUND_HOST && lane_is_full(figures));
   if (!saturated || measured_pace(figures) <= overlap_period(work) * EXPLAINED) {
     return;
@@ -226,9 +225,9 @@ static void heed_pace(const struct diagnosis_figures *figures, enum bound bound,
   work->turnaround = larger(round - overlap_services(work->service) - work->host, -work->host);
 }
 
-/* -- what would help ----------------------------------------------------------------------------------------------- */
+/* -- improvements -------------------------------------------------------------------------------------------------- */
 
-/* How many times as many frames would pass with another number of slots, or another turnaround. */
+/* Gain in frames with another number of slots, or another turnaround. */
 static double gain_of(const struct overlap_work *now, unsigned slots, double turnaround) {
   struct overlap_work other = *now;
   other.slots = slots;
@@ -237,7 +236,7 @@ static double gain_of(const struct overlap_work *now, unsigned slots, double tur
   return pace(&other) > 0 ? pace(now) / pace(&other) : 1;
 }
 
-/* A change of configuration, if one is worth it. */
+/* Advises a change of configuration if one has enough gain. */
 static bool advise_configuration(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   const struct overlap_work *work = &diagnosis->work;
   unsigned sessions = sessions_of(figures);
@@ -257,7 +256,7 @@ static bool advise_configuration(const struct diagnosis_figures *figures, struct
   return true;
 }
 
-/* The engine itself is the bound: only less work for it helps. */
+/* An engine is the bottleneck: only less work helps. */
 static void advise_engine(struct diagnosis *diagnosis) {
   static const char *const less[] = {
       [BOUND_H2D] = "fewer bytes in (a smaller format); with half of them",
@@ -274,13 +273,13 @@ static void advise_engine(struct diagnosis *diagnosis) {
   advise(diagnosis, improvements[diagnosis->bound_by], gain, "%s %.2f times as many frames", less[diagnosis->bound_by], gain);
 }
 
-/* How many times as many frames this work allows, were it not for the rest. */
+/* How many times as many frames this work allows. */
 static double room_for(const struct overlap_work *work, const struct diagnosis_figures *figures) {
   double least = pace(work);
   return figures->frames > 0 && least > 0 ? larger(1, measured_pace(figures) / least) : 1;
 }
 
-/* Where the pipeline does not wait for its readers, no bound shows that they are slow. */
+/* If the pipeline does not wait for its readers, no bottleneck shows that they are slow. */
 static bool advise_missed(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   if (figures->offered <= 0 || figures->missed <= TOO_SLOW * figures->offered) {
     return false;
@@ -378,7 +377,7 @@ static void find_advice(const struct diagnosis_figures *figures, struct diagnosi
   }
 }
 
-/* -- the whole ----------------------------------------------------------------------------------------------------- */
+/* -- all of it ----------------------------------------------------------------------------------------------------- */
 
 static void find_overlap(const struct diagnosis_figures *figures, const struct overlap_work *work,
                          struct diagnosis *diagnosis) {
@@ -392,7 +391,7 @@ static void find_overlap(const struct diagnosis_figures *figures, const struct o
 
 static unsigned share(unsigned count, unsigned devices) { return (count + devices - 1) / devices; }
 
-/* Of several devices each has its part of the slots and frames, and of the time of the host. */
+/* Each of several devices has its share of slots, frames and host time. */
 static struct diagnosis_figures of_one_device(const struct diagnosis_figures *figures) {
   const unsigned devices = figures->devices > 0 ? figures->devices : 1;
   struct diagnosis_figures one = *figures;
@@ -411,11 +410,11 @@ static void diagnose_one(const struct diagnosis_figures *figures, struct diagnos
   const struct overlap_work measured = measured_work(figures);
   *diagnosis = (struct diagnosis){.work = diagnosis_work(figures), .devices = figures->devices};
   diagnosis->bound_by = find_bound(figures, &diagnosis->work);
-  heed_pace(figures, diagnosis->bound_by, &diagnosis->work);
+  apply_measured_pace(figures, diagnosis->bound_by, &diagnosis->work);
   if (diagnosis->bound_by == BOUND_KERNEL && figures->model.instances > 0 && advice_model_share(figures) > MOST_OF_IT) {
     diagnosis->bound_by = BOUND_MODEL;
   }
-  /* With one slot frames are never faster than with two. Where the warm-up says so, things are no longer as they were then. */
+  /* One slot is never faster than two. If the warm-up says so, conditions have changed and its value is dropped. */
   struct overlap_work two = diagnosis->work;
   two.slots = 2;
   diagnosis->work.alone = diagnosis->work.alone >= pace(&two) ? diagnosis->work.alone : 0;

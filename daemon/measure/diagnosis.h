@@ -1,12 +1,11 @@
 /*
- * The room measure/: numbers made of numbers; with wire/ the only room that tools may link.
+ * The room measure/: numbers computed from numbers; with wire/ the only room that tools may link.
  *
- * What bounds a pipeline, and the one change that would help most, from what was measured of it lately.
+ * Finds the bottleneck of a pipeline from recent measurements, and the one change that would help most.
  *
- * The slots of a pipeline are customers that go round: taken by the source, served by the device, noticed by the host,
- * emptied by the reader, free again. Where most of them are found is what everything else waits for. (Of a step that takes
- * w of each frame's time at n frames a second, n x w slots are in it on average: Little's law.) What a change would win comes
- * from the arithmetic of overlap.h. Nothing here reads or writes anything.
+ * Slots go round: filled by the source, served by the device, noticed by the host, emptied by the reader, free again. The place
+ * where most of them are is the bottleneck. By Little's law, a step that takes w of each frame's time at n frames a second has
+ * n x w slots on average. The gain of a change is computed by the model of overlap.h. Nothing here does input or output.
  */
 #ifndef FRAMED_MEASURE_DIAGNOSIS_H
 #define FRAMED_MEASURE_DIAGNOSIS_H
@@ -32,7 +31,7 @@ enum bound {
 
 extern const char *const bound_names[BOUND_COUNT];
 
-/* What would help, for machines; the advice says it to people. */
+/* The advised change, for programs; the advice has the text for people. */
 enum improvement {
   IMPROVE_NONE,
   IMPROVE_SLOTS,
@@ -53,7 +52,7 @@ enum improvement {
 
 extern const char *const improvement_names[IMPROVE_COUNT];
 
-enum standing { /* what the pipeline waits for at this moment */
+enum standing { /* what the pipeline waits for right now */
                 STANDING_NOT,
                 STANDING_SOURCE,
                 STANDING_DEVICE,
@@ -61,56 +60,60 @@ enum standing { /* what the pipeline waits for at this moment */
                 STANDING_RESUME
 };
 
-/* As the warm-up measured them, in us; 0: it did not. */
+/* Times of the warm-up in us; 0: not measured. */
 struct diagnosis_costs {
-  double alone;                     /* from frame to frame with a single one, which the device is asked for until done */
+  double alone;                     /* from frame to frame with a single frame and polling */
   double lane;                      /* of that, the lane's own work */
   double service[OVERLAP_ENGINES];  /* of such a frame */
-  double together[OVERLAP_ENGINES]; /* from frame to frame on an engine that never rests; of copies, the other one works too */
+  double together[OVERLAP_ENGINES]; /* from frame to frame on a busy engine; for copies, with the other direction busy, too */
 };
 
 struct gpu_costs;
 struct diagnosis_costs diagnosis_costs_of(const struct gpu_costs *ns);
 
-/* What is known of a model that takes part. */
+/* A model that is part of the stages. */
 struct diagnosis_model {
-  unsigned instances; /* that may run at once; 0: there is no model */
-  unsigned users;     /* slots of all pipelines that may run it; more than instances share these */
-  unsigned most;      /* frames of one batch; 0 or 1: each goes by itself */
+  unsigned instances; /* maximum that may run at once; 0: there is no model */
+  unsigned users;     /* slots of all pipelines that use it; they may exceed the instances */
+  unsigned most;      /* frames of one batch; 0 or 1: no batches */
   double runs;        /* in these seconds, of all pipelines; 0: as many as frames */
   double batched;     /* frames of a run, on average */
-  bool takes_rows;    /* its file takes any number of frames at once */
-  bool is_single;     /* most of its weights are of float32 */
-  bool is_batch;      /* a frame holds several inputs already */
+  bool takes_rows;    /* its file accepts any number of frames at once */
+  bool is_single;     /* most of its weights are float32 */
+  bool is_batch;      /* a frame has several inputs already */
 };
 
 struct diagnosis_figures {
-  double seconds;           /* how long was measured */
-  double busy_s;            /* of these, with a frame on the device; of several sessions the sum */
-  double frames;            /* that were handed to the device */
-  double dropped;           /* oldest, newest or late: frames that came too fast */
-  double missed, offered;   /* whole results that slow readers missed, of those there were for them */
-  double step[STEP_COUNT];  /* mean us a frame; of those frames that were timed, which need not be all. STEP_MODEL: of a run */
-  double notice;            /* us until the lane takes notice of a frame, as a rule (the mean has the wait for those before) */
+  double seconds;         /* length of the measurement */
+  double busy_s;          /* of these, with a frame on the device; the sum over sessions */
+  double frames;          /* submitted to the device */
+  double dropped;         /* oldest, newest or late: frames that came too fast */
+  double missed, offered; /* results that slow readers missed, and results offered to them */
+  /* Mean us per frame, of the frames that were timed. STEP_MODEL: per run. */
+  double step[STEP_COUNT];
+  /* Typical us until the lane notices a result. The mean would include waits for earlier frames. */
+  double notice;
   unsigned slots, sessions; /* slots of each session; sessions: 0 counts as 1 */
-  unsigned depth;           /* of these slots, how many may be past READY; 0 counts as all */
-  unsigned kernels;         /* at once, on one device */
-  unsigned devices;         /* among which the slots of a session are divided; 0 counts as 1 */
-  double lane_share;        /* share of its time in which the lane works; 0 or less: unknown */
-  double host_share;        /* of the lane's time that other pipelines leave, its share for this one; 0: as lane_share */
-  double engine_share[OVERLAP_ENGINES]; /* share of its time for which an engine worked, for whatever pipeline; 0: unknown */
-  bool on_processors;                   /* the processors are the device */
-  bool is_short;                        /* of processors the machine has too few for all that runs there: */
-  unsigned processors, ready;           /* it has so many, and so many threads were ready to run, */
-  double waited, stolen;                /* for that share of the time some waited, and that share a hypervisor took */
-  double in_fps;                        /* frames that come */
+  unsigned depth;           /* slots that may be past READY; 0: all */
+  unsigned kernels;         /* that run at once on one device */
+  unsigned devices;         /* that share the slots of a session; 0 counts as 1 */
+  double lane_share;        /* busy share of the lane; 0 or less: unknown */
+  /* Share of the lane's time for this pipeline, of the time that others leave; 0: use lane_share. */
+  double host_share;
+  double engine_share[OVERLAP_ENGINES]; /* busy share of each engine, for all pipelines; 0: unknown */
+  bool on_processors;                   /* the device is the processors */
+  bool is_short;                        /* the machine lacks processors */
+  unsigned processors, ready;           /* its processors, and threads that were ready to run */
+  double waited, stolen;                /* share of time in which some thread waited, and share taken by a hypervisor */
+  double in_fps;                        /* incoming frames a second */
   enum standing standing;
-  bool spins;            /* completion: spin */
-  bool graphless;        /* graph: off, on a device that has graphs */
-  bool lossless;         /* readers can hold the pipeline up */
-  bool replies;          /* the producers are the readers */
-  bool is_untimed;       /* no frame has times of its steps on the device: a kernel that stays there takes them */
-  bool copies_by_kernel; /* no engine is needed: all of a frame's work on the device runs beside that of other slots' frames */
+  bool spins;      /* completion: spin */
+  bool graphless;  /* graph: off, on a device that supports graphs */
+  bool lossless;   /* readers can stop the pipeline */
+  bool replies;    /* the producers are the readers */
+  bool is_untimed; /* frames have no device times, because a persistent kernel runs them */
+  /* No copy engine is used: the device work of a frame runs next to that of other slots. */
+  bool copies_by_kernel;
   struct diagnosis_costs costs;
   struct diagnosis_model model;
 };
@@ -121,15 +124,14 @@ struct diagnosis {
   double ratio, speedup, ideal_speedup; /* see overlap.h; 0 if nothing was on the device */
   enum bound bound_by;
   enum improvement improve;
-  double gain;                   /* with the change, frames a second would be this many times as many; 1: nothing is foretold */
-  struct overlap_work work;      /* microseconds, slots and turnaround of the model that says so: of one device, */
-  unsigned devices;              /* of so many */
-  char advice[DIAGNOSIS_ADVICE]; /* one sentence, without a full stop */
+  double gain;                   /* predicted factor in frames a second; 1: cannot be predicted */
+  struct overlap_work work;      /* the model behind it, in microseconds, for one device */
+  unsigned devices;              /* number of devices */
+  char advice[DIAGNOSIS_ADVICE]; /* one sentence without a full stop */
 };
 
 void diagnose(const struct diagnosis_figures *figures, struct diagnosis *diagnosis);
-/* The model of the engines, the host and the time until it takes notice, whatever pace they were measured at: what would bound
- * the pipeline if frames were always there. */
+/* The model of engines, host and notice time at full load, whatever the measured pace was. */
 struct overlap_work diagnosis_work(const struct diagnosis_figures *figures);
 
 #endif

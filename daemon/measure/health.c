@@ -7,11 +7,11 @@
 
 #include "daemon/measure/clock.h"
 
-/* Under which a limit would judge the scheduler and not the device. */
+/* A shorter limit would judge the scheduler and not the device. */
 #define SHORTEST      (100 * NS_PER_MS)
 #define CANARY_PERIOD NS_PER_S
 
-/* How many times as long as in its warm-up a frame may take: others were not on the device then. */
+/* A frame may take this many times its warm-up time, because the warm-up ran alone. */
 enum { WARM_UP_FACTOR = 5 };
 
 const char *const health_reason_names[HEALTH_REASON_COUNT] = {
@@ -60,7 +60,7 @@ __attribute__((format(printf, 3, 4))) static void health_condemn(struct health_i
 
 static const char *plural(uint64_t count) { return count == 1 ? "" : "s"; }
 
-/* -- what each is judged by ------------------------------------------------------------------------------------ */
+/* -- rules for each kind --------------------------------------------------------------------------------------- */
 
 void health_of_lanes(const struct health_moment *moment, int64_t beat, struct health_item *item) {
   health_begin(item, HEALTH_LANES, "");
@@ -72,13 +72,13 @@ void health_of_lanes(const struct health_moment *moment, int64_t beat, struct he
   }
 }
 
-/* How long nothing has come back of what is there. */
+/* How long no frame has come back. */
 static int64_t stillness(const struct health_moment *moment, const struct health_device *device,
                          const struct health_work *work) {
   return moment->now - health_later(health_later(work->since, device->completed), moment->awake);
 }
 
-/* Where no frame is on the device, its canaries have to come back: one that is due may take as long as a frame. */
+/* Without frames on the device its canary must come back. A canary that is due may take as long as a frame. */
 static void judge_canary(const struct health_moment *moment, const struct health_device *device, struct health_item *item) {
   int64_t proven = health_later(health_later(device->completed, device->probed), moment->awake);
   int64_t unproven = moment->now - proven;
@@ -158,7 +158,7 @@ void health_of_trouble(const struct health_moment *moment, const char *name, enu
   snprintf(item->why, sizeof item->why, "%s", trouble->text);
 }
 
-/* -- all of them ----------------------------------------------------------------------------------------------- */
+/* -- summary --------------------------------------------------------------------------------------------------- */
 
 void health_sum_up(struct health *health) {
   static const char *const prefixes[] = {[HEALTH_LANES] = "lanes",

@@ -1,12 +1,11 @@
 /*
- * Two judgements of one daemon. It is live while its lanes and devices move, which `/v1/live` and systemd's watchdog follow. It
- * is well while, besides, every pipeline does its job, which `/v1/health` and the metrics follow.
+ * Two verdicts. The daemon is live while its lanes and devices move; `/v1/live` and systemd's watchdog use this. It is healthy
+ * if, in addition, every pipeline works; `/v1/health` and the metrics use this.
  *
- * A device is healthy while frames, or its canary where no frame comes, get through it within the limit, which is half of
- * `gpu.timeout`: an answer comes before the device is given up for lost. Where frames take longer than that by themselves, the
- * limit follows what the warm-up measured. A pipeline with nothing on a device (idle, paused,
- * drained, waiting for a reader) makes nothing unhealthy. The judgement only computes: what is known comes in, times are
- * CLOCK_MONOTONIC ns.
+ * A device is healthy if frames, or else its canary, come back within the limit. The limit is half of `gpu.timeout`, so that
+ * the answer comes before the device is declared lost. If frames take longer by nature, the limit follows the warm-up. A
+ * pipeline without a frame on a device (idle, paused, drained, waiting for a reader) is healthy. This module only computes:
+ * values are parameters, times are CLOCK_MONOTONIC ns.
  */
 #ifndef FRAMED_MEASURE_HEALTH_H
 #define FRAMED_MEASURE_HEALTH_H
@@ -18,42 +17,43 @@
 
 enum { HEALTH_WHY = 320, HEALTH_NAME = 72 };
 
-/* How many limits frames may take where those of others complete meanwhile. */
+/* Limits that frames may take while frames of others complete. */
 enum { HEALTH_OTHERS_EXCUSE = 5 };
 
-/* After what time without a completion a device is given up, where the slowest frame took `alone_ns` in its warm-up (0: not
- * known): `gpu.timeout`, or a multiple of that frame if that is longer. */
+/* Time without a completion after which a device is declared lost: `gpu.timeout`, or a multiple of `alone_ns`, if that is
+   longer. `alone_ns` is the slowest frame's warm-up time (0: unknown). */
 int64_t health_patience(int64_t timeout_ns, int64_t alone_ns);
-/* The time within which a frame or a canary has to come back, for that `gpu.timeout`. */
+/* Maximum time for a frame or a canary with that `gpu.timeout`. */
 int64_t health_limit(int64_t timeout_ns);
-/* How often a device gets a canary where no frame comes. */
+/* Interval of canaries without frames. */
 int64_t health_period(int64_t timeout_ns);
 
 struct health_moment {
   int64_t now;
-  int64_t awake; /* when the whole process was last stopped or frozen: nothing before it counts */
+  int64_t awake; /* end of the last stop of the whole process; earlier time does not count */
   int64_t limit, period;
-  int64_t lane_limit; /* a lane that finished no turn for that long stands still */
+  int64_t lane_limit; /* maximum time between finished turns of a lane */
 };
 
-/* What is on a device, of a pipeline or of all. */
+/* Frames on a device, of one pipeline or of all. */
 struct health_work {
   uint64_t frames;
-  int64_t since; /* of the session that waits longest: when a frame of it last came back, or went there with none of it there */
-  int64_t alone; /* what a frame of the slowest session took in its warm-up, whether or not one is there; 0: not known */
+  /* For the session that waits longest: when a frame last came back, or went there while none was there. */
+  int64_t since;
+  int64_t alone; /* warm-up time of the slowest session's frame; 0: unknown */
 };
 
 struct health_device {
   unsigned number;
-  const char *fault;       /* what it died of, or NULL */
+  const char *fault;       /* its error, or NULL */
   struct health_work work; /* of all pipelines */
   int64_t completed;       /* when a frame last came back; 0: never */
-  int64_t probed;          /* when a canary last came back, or when that could not be expected */
+  int64_t probed;          /* when a canary last came back, or could not be expected to */
 };
 
-/* -- why something does not do its job ------------------------------------------------------------------------- */
+/* -- why something does not work ------------------------------------------------------------------------------- */
 
-/* name, what it means */
+/* name, text, meaning */
 #define HEALTH_REASONS(X)                                                                                                      \
   X(STUCK, "stuck", "frames, canaries or lanes do not move: the daemon is not live")                                           \
   X(FAILED, "failed", "its frames made workers fail too often, and it takes none until it is resumed")                         \
@@ -75,34 +75,33 @@ enum health_reason {
 
 extern const char *const health_reason_names[HEALTH_REASON_COUNT];
 
-/* The time within which a frame has to come back from that device. */
+/* Maximum time for a frame on that device. */
 int64_t health_device_limit(const struct health_moment *moment, const struct health_device *device);
 
-/* -- the judgement of one -------------------------------------------------------------------------------------- */
+/* -- judging one item ------------------------------------------------------------------------------------------ */
 
-/* ABSENT is a device that failed for good, which nothing needs any more. A TROUBLE is one more reason why a pipeline does not
- * do its job. */
+/* ABSENT: a device that failed permanently and is no longer needed. TROUBLE: a further reason why a pipeline does not work. */
 enum health_kind { HEALTH_LANES, HEALTH_DEVICE, HEALTH_ABSENT, HEALTH_PIPELINE, HEALTH_TROUBLE };
 
 struct health_item {
   enum health_kind kind;
-  char name[HEALTH_NAME]; /* a device's number or a pipeline's name; "" for the lanes */
+  char name[HEALTH_NAME]; /* number of a device or name of a pipeline; "" for the lanes */
   bool ok;
   char why[HEALTH_WHY]; /* a sentence without a full stop; "" if it is ok */
-  /* Of what is not ok: */
+  /* The following is valid if it is not ok. */
   enum health_reason reason;
-  double since_s;      /* how long it has been so */
+  double since_s;      /* for how long */
   uint64_t count;      /* how often it was seen */
-  const char *remedy;  /* "": none is known */
-  double age_s;        /* LANES: how long ago the slowest finished a turn */
-  double canary_s;     /* DEVICE: how long the last canary took, */
-  double canary_age_s; /* and how long ago it came back */
+  const char *remedy;  /* "": unknown */
+  double age_s;        /* LANES: seconds since the slowest lane finished a turn */
+  double canary_s;     /* DEVICE: duration of the last canary */
+  double canary_age_s; /* seconds since it came back */
 };
 
 /* `beat`: when the slowest lane finished a turn. */
 void health_of_lanes(const struct health_moment *moment, int64_t beat, struct health_item *item);
 void health_of_device(const struct health_moment *moment, const struct health_device *device, struct health_item *item);
-/* Of a device that failed for good at `since`, as `text` says. */
+/* For a device that failed permanently at `since`; `text` is the reason. */
 void health_of_left_out(const struct health_moment *moment, unsigned number, int64_t since, const char *text,
                         struct health_item *item);
 void health_of_waiting(const struct health_moment *moment, unsigned number, int64_t since, const char *why,
@@ -112,21 +111,21 @@ void health_of_pipeline(const struct health_moment *moment, const char *name, co
 void health_of_trouble(const struct health_moment *moment, const char *name, enum health_reason reason,
                        const struct trouble *trouble, struct health_item *item);
 
-/* -- and of all ------------------------------------------------------------------------------------------------ */
+/* -- the summary ----------------------------------------------------------------------------------------------- */
 
 struct health {
-  bool live;           /* lanes, devices and the frames on them move */
-  bool ok;             /* and every pipeline does its job */
-  double standstill_s; /* how long the control loop stood still at most, within the last minute; it cannot say so before */
-  char why[HEALTH_WHY + HEALTH_NAME + 16]; /* the first reason there is, or "" */
+  bool live; /* lanes, devices and the frames on them move */
+  bool ok;   /* in addition every pipeline works */
+  /* Longest stop of the control loop within the last minute, which it can only report afterwards. */
+  double standstill_s;
+  char why[HEALTH_WHY + HEALTH_NAME + 16]; /* the first reason, or "" */
   unsigned count;
-  struct health_item items[]; /* lanes, devices, those left out, pipelines, troubles */
+  struct health_item items[]; /* lanes, devices, absent devices, pipelines, troubles */
 };
 
-/* Fills `live`, `ok` and `why` from the items. */
+/* Computes `live`, `ok` and `why` from the items. */
 void health_sum_up(struct health *health);
-/* The first reason why a pipeline does not do its job; NULL if it does. All views show it in the place of a pipeline's state.
- */
+/* The first reason why a pipeline does not work, or NULL. All views show it as the pipeline's state. */
 const struct health_item *health_find(const struct health *health, const char *pipeline);
 
 #endif

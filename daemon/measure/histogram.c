@@ -17,11 +17,11 @@ int64_t histogram_upper_edge(unsigned bucket) { return lower_edge(bucket + 1); }
 
 int64_t histogram_value(unsigned bucket) { return (lower_edge(bucket) + histogram_upper_edge(bucket)) / 2; }
 
-/* Single writer: a relaxed load and store is enough, and cheaper than an atomic addition. */
+/* With a single writer a relaxed load and store is enough, and cheaper than an atomic addition. */
 #define BUMP(counter, by)                                                                                                      \
   atomic_store_explicit(&(counter), atomic_load_explicit(&(counter), memory_order_relaxed) + (by), memory_order_relaxed)
 
-/* A bucket of the second octave is as wide as one of the first, so that both are found alike. */
+/* Buckets of the second octave are as wide as those of the first, so both use the same formula. */
 void histogram_record(struct histogram *histogram, int64_t ns) {
   uint64_t value = ns > 0 ? (uint64_t)ns : 0;
   unsigned top = 63U - (unsigned)__builtin_clzll(value | (UINT64_C(1) << FIRST_SHIFT));
@@ -38,7 +38,7 @@ void histogram_read(const struct histogram *histogram, struct histogram_view *vi
   view->sum_ns += atomic_load_explicit(&histogram->sum_ns, memory_order_relaxed);
 }
 
-/* The value below which `share` of the counts lie, in microseconds. */
+/* The value below which `share` of the counts are, in microseconds. */
 static double quantile(const uint64_t *counts, uint64_t total, double share) {
   uint64_t rank = (uint64_t)ceil(share * (double)total);
   uint64_t seen = 0;

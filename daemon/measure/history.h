@@ -1,6 +1,6 @@
 /*
- * The history: how often a worker was replaced after a fault, and how often one process image of this daemon followed another;
- * why, and for how long nothing moved. It passes from image to image.
+ * The history: replacements of workers after faults, and process images of this daemon that followed one another, with causes
+ * and interruptions. Each image passes it to the next.
  */
 #ifndef FRAMED_MEASURE_HISTORY_H
 #define FRAMED_MEASURE_HISTORY_H
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* name, what it means */
+/* name, text, meaning */
 #define HISTORY_CAUSES(X)                                                                                                      \
   X(FAULT, "fault", "a worker failed, and another one took its place")                                                         \
   X(UPGRADE, "upgrade", "another program was installed")                                                                       \
@@ -29,22 +29,22 @@ enum { HISTORY_TEXT = 320, HISTORY_FAULTS = 64 };
 
 struct history {
   uint64_t counts[HISTORY_CAUSE_COUNT];
-  enum history_cause cause;       /* of the last one, */
-  char text[HISTORY_TEXT];        /* in a sentence, */
-  int64_t stopped;                /* when the image before stopped (CLOCK_MONOTONIC ns), */
-  int64_t gap;                    /* and how many ns later this one served; 0: there was none */
-  int64_t longest;                /* gap of all */
+  enum history_cause cause;       /* of the last event */
+  char text[HISTORY_TEXT];        /* its description */
+  int64_t stopped;                /* CLOCK_MONOTONIC ns of the end of the previous image */
+  int64_t gap;                    /* ns from there until this image served; 0: no event yet */
+  int64_t longest;                /* longest gap */
   int64_t total;                  /* ns of all gaps */
-  uint64_t closed;                /* connections that crashes cost */
+  uint64_t closed;                /* connections that crashes closed */
   bool suspects;                  /* a device failed, and nothing has served since */
-  int64_t faults[HISTORY_FAULTS]; /* when devices failed lately: CLOCK_MONOTONIC ns, the latest first */
+  int64_t faults[HISTORY_FAULTS]; /* recent device failures: CLOCK_MONOTONIC ns, latest first */
 };
 
-/* The workers that one device has had since the daemon's start. It passes from image to image. */
+/* The running image ends at `now`. */
 struct worker_history {
-  unsigned generation;     /* how many have served, the present one included */
-  uint64_t replaced;       /* how often one took the place of a worker that was lost */
-  int64_t since;           /* when the present one began to serve: CLOCK_MONOTONIC ns */
+  unsigned generation;     /* A device failed at `now`, without a single suspected frame. */
+  uint64_t replaced;       /* The next image, or worker, serves at `now`. */
+  int64_t since;           /* True if a fault at `now` would exceed `limit` within a minute. */
   int64_t stopped;         /* when the last one that was replaced was lost (CLOCK_MONOTONIC ns), */
   int64_t gap;             /* how many ns later the next one served; 0: none was replaced, */
   char text[HISTORY_TEXT]; /* and why */

@@ -1,16 +1,16 @@
 /*
- * The account of every frame: it came in, and it has exactly one fate or is still in flight.
+ * The ledger: every frame that came in has exactly one fate or is in flight.
  *
- * The lane that owns a session writes its ledger under a sequence lock; whoever reads gets a state that balances:
- * in == emitted + sum(dropped) + in_flight, where in_flight is counted by the session on its own (slots, discards
- * and results under way) and not derived, so that a lost frame shows.
+ * The lane that owns a session writes its ledger under a sequence lock, so every copy balances: in == emitted + sum(dropped) +
+ * in_flight. The session counts in_flight separately (slots, discards, results under way) and does not derive it, so that a
+ * lost frame shows.
  */
 #ifndef FRAMED_MEASURE_LEDGER_H
 #define FRAMED_MEASURE_LEDGER_H
 
 #include <stdint.h>
 
-/* name, what it means */
+/* name, text, meaning */
 #define FATES(X)                                                                                                               \
   X(EMITTED, "emitted", "a reader or the file took the last byte")                                                             \
   X(OLDEST, "oldest", "a newer frame took its place (overload: drop-oldest)")                                                  \
@@ -30,7 +30,7 @@ enum fate {
       FATE_COUNT
 };
 
-/* name, help */
+/* name, text, help */
 #define STEPS(X)                                                                                                               \
   X(RECEIVE, "receive", "from a frame's first byte to its last")                                                               \
   X(QUEUE, "queue", "from its last byte to its dispatch to the device")                                                        \

@@ -1,8 +1,8 @@
 /*
- * What links tell of themselves: programs that carry a pipeline's results or frames to and from a broker, as framed-link does.
+ * Status reports of links: programs such as framed-link that carry results or frames of a pipeline to and from a broker.
  *
- * A link says again and again how it stands, each time with how long that holds: one that has gone without a word is
- * forgotten after that.
+ * A link reports its state regularly, each time with how long the report is valid. A link that stops reporting is removed after
+ * that time.
  */
 #ifndef FRAMED_MEASURE_LINKS_H
 #define FRAMED_MEASURE_LINKS_H
@@ -17,17 +17,17 @@ extern const char *const link_role_names[LINK_ROLES];
 enum { LINK_ERROR = 200 };
 
 struct link_state {
-  bool connected;          /* to its broker, or not, */
-  bool warns;              /* though it is: `error` lasts */
-  int64_t since;           /* it is connected, or not, from then on */
-  int64_t until;           /* it holds until then: both CLOCK_MONOTONIC ns; 0: there is no such link */
-  uint64_t unacknowledged; /* messages that are on their way */
-  bool has_queue;          /* a source that knows of its work queue: */
-  uint64_t depth;          /* frames in it */
-  uint64_t unserved;       /* of these, those that no box is given */
-  double oldest_s;         /* the age of the first */
-  char error[LINK_ERROR];  /* the last one, or "" */
-  struct trouble trouble;  /* while it is not connected, or warns */
+  bool connected;          /* to its broker */
+  bool warns;              /* although connected, it has the problem in `error` */
+  int64_t since;           /* CLOCK_MONOTONIC ns of the last change of `connected` */
+  int64_t until;           /* CLOCK_MONOTONIC ns until which the report is valid; 0: no such link */
+  uint64_t unacknowledged; /* messages under way */
+  bool has_queue;          /* a source that knows its work queue */
+  uint64_t depth;          /* frames in the queue */
+  uint64_t unserved;       /* of these, frames that no machine will get */
+  double oldest_s;         /* age of the first frame */
+  char error[LINK_ERROR];  /* the last error, or "" */
+  struct trouble trouble;  /* set while it is not connected, or warns */
 };
 
 /* The links of a pipeline, one of each role. */
@@ -35,9 +35,9 @@ struct links {
   struct link_state states[LINK_ROLES];
 };
 
-/* The link says at `now` how it stands; its trouble follows from that. With `until` at or before `now` it is forgotten. */
-void links_tell(struct links *links, enum link_role role, const struct link_state *state, int64_t now);
-/* Forgets the links whose word holds no longer. */
-void links_forget(struct links *links, int64_t now);
+/* Stores a report made at `now`, and derives its trouble. With `until` at or before `now` it removes the link. */
+void links_report(struct links *links, enum link_role role, const struct link_state *state, int64_t now);
+/* Removes links whose report is no longer valid. */
+void links_expire(struct links *links, int64_t now);
 
 #endif

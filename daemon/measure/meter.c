@@ -33,7 +33,7 @@ const struct reading *meter_oldest(const struct meter *meter) {
   return &meter->readings[meter->count < METER_READINGS ? 0 : meter->next];
 }
 
-void meter_begin_anew(struct meter *meter) {
+void meter_restart(struct meter *meter) {
   const struct reading *latest = meter_latest(meter);
   if (latest && latest != &meter->readings[0]) {
     meter->readings[0] = *latest;
@@ -78,8 +78,8 @@ double meter_lane_share(const struct reading *now, const struct reading *before)
   return now->at > before->at ? (double)busiest / (double)(now->at - before->at) : 0;
 }
 
-/* A thread's time is not told by sessions: each gets the part that it had of the turns that moved frames. Results that are
- * written where none of the pipeline's sessions lives take what the sessions there leave. */
+/* Time of a lane's thread is not measured per session. Each session gets a share according to its turns that moved frames. On a
+   lane that only writes results, the pipeline gets the time that the sessions there leave. */
 static double own_time(const struct reading *now, const struct reading *before, unsigned lane) {
   double used = (double)used_of(now, before, lane), all = (double)(now->lane_work[lane] - before->lane_work[lane]);
   double own = (double)(now->lane_own[lane] - before->lane_own[lane]);

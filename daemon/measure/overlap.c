@@ -32,7 +32,7 @@ double overlap_taken(const struct overlap_work *work, enum overlap_engine engine
   return work->succession[engine] > 0 ? work->succession[engine] : work->service[engine];
 }
 
-/* Time an engine is taken up by each of many frames. */
+/* Time for which each of many frames occupies an engine. */
 static double occupied(const struct overlap_work *work, enum overlap_engine engine) {
   return overlap_taken(work, engine) / (engine == OVERLAP_KERNEL ? overlap_kernels(work) : 1);
 }

@@ -1,15 +1,15 @@
 /*
- * The arithmetic of overlap: what a pipeline's slots can win from copies and kernels that run at once. The daemon's status,
- * framectl and framebench all use it; nothing in it reads or writes anything.
+ * The model of overlap: what slots gain when copies and kernels run at the same time. Used by the daemon's status, framectl and
+ * framebench. Nothing here does input or output.
  *
- * The model: three engines in a row (copy in, kernel, copy out), each serving one frame at a time, in order; the kernel's may
- * serve several (CPU workers). A slot carries one frame at a time: its next copy in waits for its last copy out, and for the
- * turnaround, in which the host takes notice. Before its copy in a frame takes some work of the host, whose one thread does
- * that for one frame at a time. An engine that never rests may go on with the next frame sooner or later than a service takes:
- * kernels begin where others leave parts of the device, and copies take longer while the other direction of the link is busy
- * (framebench's ideal counts none as shorter than that). With a single slot a frame has the device to itself; where what it
- * then takes is known, that is the slot's round. Frames take the slots in turn and are there from the start. Times are in any
- * one unit.
+ * The model. There are three engines in a row: copy in, kernel, copy out. Each serves one frame at a time, in order; the kernel
+ * engine may serve several (CPU threads). A slot carries one frame at a time. Its next copy in waits for its last copy out and
+ * for the turnaround, in which the host notices the result. Before the copy in, the host's single thread works on the frame.
+ *
+ * An engine that never rests may start the next frame earlier or later than after one service time. Kernels start in free parts
+ * of the device, and copies are slower while the other direction is busy. framebench's ideal never counts the latter as faster.
+ * With a single slot the frame has the device to itself; if that time was measured, it is the slot's round. Frames take the
+ * slots in turn and are there from the start. All times use the same unit.
  */
 #ifndef FRAMED_MEASURE_OVERLAP_H
 #define FRAMED_MEASURE_OVERLAP_H
@@ -23,43 +23,43 @@ enum { OVERLAP_MAX_SLOTS = 64, OVERLAP_UNLIMITED = 0 };
 
 struct overlap_work {
   double service[OVERLAP_ENGINES]; /* of one frame, or of one chunk of it */
-  unsigned kernels;                /* that run at once; 0 counts as 1, more than OVERLAP_MAX_SLOTS as that */
-  /* From the start of one frame's service until the engine may start the next one's, if that differs from the service; 0: it
-   * does not. Less: a kernel that leaves parts of the device free before it ends. More: copies that slow each other down. One
-   * OVERLAP_MAX_SLOTS-th of it: as many at once as there can be slots. */
+  unsigned kernels;                /* that run at once; 0 counts as 1; limited to OVERLAP_MAX_SLOTS */
+  /* Time from the start of a service until the engine may start the next frame, if that differs from the service; 0: it does
+     not. Less: a kernel leaves parts of the device free. More: copies slow each other down. Service / OVERLAP_MAX_SLOTS: no
+     limit. */
   double succession[OVERLAP_ENGINES];
-  double turnaround; /* from a slot's copy out until the host may take it again; less than 0, but no less than minus `host`,
-                      * where some of the host's work on a frame goes on beside its copy in */
-  double host;       /* the host's own work on a frame */
-  double alone;      /* with one slot: from frame to frame, if that was measured; 0: what the rest comes to */
-  unsigned slots;    /* 1 to OVERLAP_MAX_SLOTS, or OVERLAP_UNLIMITED: no frame ever waits for a slot */
+  /* From a slot's copy out until the host may use it again. Negative, down to minus `host`, if part of the host's work overlaps
+     with the copy in. */
+  double turnaround;
+  double host;    /* the host's own work on a frame */
+  double alone;   /* time per frame with one slot, if measured; 0: sum of the other times */
+  unsigned slots; /* 1 to OVERLAP_MAX_SLOTS, or OVERLAP_UNLIMITED: frames never wait for a slot */
 };
 
 double overlap_services(const double service[OVERLAP_ENGINES]); /* their sum */
-/* The service times of one frame together. */
+/* The sum of the service times of one frame. */
 double overlap_sum(const struct overlap_work *work);
-/* The engine that can take the fewest frames a second: the one with the longest service, the first of equals. */
+/* The engine with the longest service time; the first if equal. */
 enum overlap_engine overlap_longest(const struct overlap_work *work);
-/* The least time between two frames that any number of slots allows: the longest service, of kernels as many at once, or the
- * host's work. */
+/* The least time per frame with any number of slots: the longest service, divided by the kernels at once, or the host's
+   work. */
 double overlap_period(const struct overlap_work *work);
-/* From a slot's copy in to its next one, if it waits for no engine: all service times, turnaround and host. */
+/* From a slot's copy in to its next one without waiting: all service times, turnaround and host. */
 double overlap_round(const struct overlap_work *work);
-/* How much faster many frames can go at best than one engine after the other: the sum over the longest service, whatever the
- * host does. 1 if there is no work. */
+/* The best speedup over running one engine after the other: the sum over the longest service, without the host. 1 if there is
+   no work. */
 double overlap_ideal_speedup(const struct overlap_work *work);
-/* The share of the service times that was hidden behind others: 1 - wall / sum; 0 where nothing was, as when the wall also
- * had pauses in it. */
+/* The share of the service times that overlapped: 1 - wall / sum; 0 if nothing did, or if the wall time included pauses. */
 double overlap_ratio(double wall, double sum);
 
-/* -- what timelines are made of (tools/framectl/common/forecast.h) ---------------------------------------------------- */
+/* -- for timelines (tools/framectl/common/forecast.h) ----------------------------------------------------------------- */
 
-/* The work with the times that are known of a single slot: its services take no longer than its measured round, and the
- * turnaround is the rest. Other work as it is. */
+/* For one slot with a measured round: limits the services to that round, and the turnaround is the rest. Otherwise
+   unchanged. */
 struct overlap_work overlap_settled(const struct overlap_work *work);
-/* How many kernels run at once: 1 to OVERLAP_MAX_SLOTS. */
+/* Kernels that run at once: 1 to OVERLAP_MAX_SLOTS. */
 unsigned overlap_kernels(const struct overlap_work *work);
-/* How long an engine that has begun with a frame takes no other. */
+/* How long an engine takes no other frame after it started one. */
 double overlap_taken(const struct overlap_work *work, enum overlap_engine engine);
 
 #endif

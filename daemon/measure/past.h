@@ -1,13 +1,13 @@
 /*
- * The past ten minutes of a pipeline, a sample every six seconds, so that whoever begins to look sees what was before. Counters
- * as the meter reads them; what happened between two samples is their difference.
+ * The past ten minutes of a pipeline, one sample every six seconds, so that a new viewer sees recent history. Counters are as
+ * in the meter; events between two samples are their difference.
  */
 #ifndef FRAMED_MEASURE_PAST_H
 #define FRAMED_MEASURE_PAST_H
 
 #include "daemon/measure/meter.h"
 
-enum { PAST_EVERY = 3, PAST_SAMPLES = 101 }; /* readings of the meter a sample; for 100 intervals */
+enum { PAST_EVERY = 3, PAST_SAMPLES = 101 }; /* meter readings a sample; 100 intervals */
 
 struct past_sample {
   int64_t at; /* CLOCK_MONOTONIC ns */
@@ -22,11 +22,11 @@ struct past {
   struct past_sample samples[PAST_SAMPLES];
 };
 
-/* Takes every PAST_EVERY-th reading, the first one too; `before` is the meter's oldest. */
+/* Keeps every PAST_EVERY-th reading, starting with the first. `before` is the meter's oldest. */
 void past_add(struct past *past, const struct reading *now, const struct reading *before);
 /* The n-th sample from the oldest; `n` is below `count`. */
 const struct past_sample *past_at(const struct past *past, unsigned n);
-/* How many frames had each fate within the last minute, or since there are samples. */
+/* Frames by fate within the last minute, or since the first sample. */
 void past_minute(const struct past *past, const struct ledger *now, int64_t at, uint64_t fates[FATE_COUNT]);
 
 #endif

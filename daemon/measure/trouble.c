@@ -26,4 +26,4 @@ void trouble_repeat(struct trouble *trouble, int64_t now, uint64_t times) {
   trouble->count += times;
 }
 
-void trouble_mend(struct trouble *trouble) { *trouble = (struct trouble){0}; }
+void trouble_clear(struct trouble *trouble) { *trouble = (struct trouble){0}; }

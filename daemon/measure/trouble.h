@@ -1,6 +1,6 @@
 /*
- * What is wrong with a pipeline or one of its ends, from the first time until it is mended: the last error of it, with when and
- * how often. Status shows it, and health follows from it. Written by one thread.
+ * The current error of a pipeline or of one of its ends, from the first time until it is cleared, with time and count. Status
+ * shows it, and health depends on it. Written by one thread.
  */
 #ifndef FRAMED_MEASURE_TROUBLE_H
 #define FRAMED_MEASURE_TROUBLE_H
@@ -9,22 +9,22 @@
 
 enum { TROUBLE_TEXT = 320, TROUBLE_REMEDY = 200 };
 
-struct trouble { /* zero: nothing is wrong */
+struct trouble { /* zero: no error */
   uint64_t count;
-  int64_t since, last;     /* CLOCK_MONOTONIC ns of the first time and of the last */
+  int64_t since, last;     /* CLOCK_MONOTONIC ns of the first and the last time */
   char text[TROUBLE_TEXT]; /* of the last time: a sentence without a full stop */
   char remedy[TROUBLE_REMEDY];
 };
 
-/* Something went wrong, at `now`, once more. The remedy may be NULL. */
+/* Counts an error at `now`. The remedy may be NULL. */
 __attribute__((format(printf, 4, 5))) void trouble_note(struct trouble *trouble, int64_t now, const char *remedy,
                                                         const char *format, ...);
-/* Replaces the words of the error. Its age and its count stand beside the text, and stay. */
+/* Replaces the text. Age and count stay, because they are shown separately. */
 __attribute__((format(printf, 3, 4))) void trouble_describe(struct trouble *trouble, const char *remedy, const char *format,
                                                             ...);
-/* The same error, so many times more. */
+/* Counts the same error `times` more. */
 void trouble_repeat(struct trouble *trouble, int64_t now, uint64_t times);
-/* All is well again. */
-void trouble_mend(struct trouble *trouble);
+/* Clears the error. */
+void trouble_clear(struct trouble *trouble);
 
 #endif

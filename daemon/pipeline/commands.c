@@ -38,7 +38,7 @@ static void pause_frames(struct pipeline *pipeline, server_answer *answer, void 
 static void resume_frames(struct pipeline *pipeline) {
   if (pipeline_move(pipeline, HAPPENS_RESUME)) {
     inputs_resume(pipeline->inputs);
-    trouble_mend(&pipeline->trouble);
+    trouble_clear(&pipeline->trouble);
     log_event(LOG_RESUMED, pipeline->config->name, "resumed");
     pipeline_answer_pending(pipeline, "was resumed");
   }

@@ -225,7 +225,7 @@ void inputs_on_renewed(void *context, struct producer *producer) {
     trouble_note(&inputs->memory, clock_now(), "it is tried again: free memory, or lower `slots` or `clients`",
                  "there is no memory for a producer: %s", producer->failure.text);
   } else if (!producer->lost) {
-    trouble_mend(&inputs->memory);
+    trouble_clear(&inputs->memory);
   }
   for (unsigned i = 0; i < inputs->count && !inputs->closed; i++) {
     inputs_seat_next(inputs, &inputs->seats[i]); /* whoever waits may have waited for what this one gave up */

@@ -92,7 +92,7 @@ static bool fifo_open(struct inputs *inputs, struct failure *failure) {
     return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "'%s' is no FIFO any more", inputs->config->source.path);
   }
   inputs->endpoint = opened;
-  trouble_mend(&inputs->trouble);
+  trouble_clear(&inputs->trouble);
   if (!inputs_await_writer(inputs, failure)) {
     endpoint_close(&inputs->endpoint);
     return false;

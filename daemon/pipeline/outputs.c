@@ -189,7 +189,7 @@ static bool outputs_go_on(struct outputs *outputs) {
 bool outputs_start(struct outputs *outputs, struct failure *failure) {
   log_cuts(outputs);
   if (!outputs->late.lasts) { /* as it did in the process before this one */
-    trouble_mend(&outputs->troubles[OUTPUT_LATE]);
+    trouble_clear(&outputs->troubles[OUTPUT_LATE]);
   }
   bool started = outputs->late.lasts ? outputs_await_file(outputs) || outputs_out_of_memory(outputs, failure)
                  : outputs->listener ? outputs_start_accepting(outputs, failure)

@@ -177,7 +177,7 @@ static void on_end(void *context) {
     log_event(LOG_SINK_FAILED, outputs->config->name, "%s; %s", end->failure.text, end->failure.remedy);
     trouble_note(&outputs->troubles[OUTPUT_FINISH], clock_now(), end->failure.remedy, "%s", end->failure.text);
   } else if (end->has_files) {
-    trouble_mend(&outputs->troubles[OUTPUT_FINISH]);
+    trouble_clear(&outputs->troubles[OUTPUT_FINISH]);
   }
   outputs->file.ends = end->next;
   free(end);
@@ -257,8 +257,8 @@ static void take_next(struct outputs *outputs) {
     segments_drop(&before);
   }
   if (outputs_attach_file(outputs, &failure)) {
-    trouble_mend(&outputs->troubles[OUTPUT_NEXT]);
-    trouble_mend(&outputs->troubles[OUTPUT_MOVED]);
+    trouble_clear(&outputs->troubles[OUTPUT_NEXT]);
+    trouble_clear(&outputs->troubles[OUTPUT_MOVED]);
     return;
   }
   outputs->ended = true;
@@ -384,7 +384,7 @@ static void on_look(void *context) {
   } else if (!ends && file->moved) {
     note_trouble(outputs, OUTPUT_MOVED, "somebody has taken the file away, and results go on into the old one");
   } else if (!ends) {
-    trouble_mend(&outputs->troubles[OUTPUT_MOVED]);
+    trouble_clear(&outputs->troubles[OUTPUT_MOVED]);
   }
   if (file->wants_next && outputs->endpoint.fd >= 0 && !ends) {
     begin_next(outputs);

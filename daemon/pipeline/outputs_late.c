@@ -40,7 +40,7 @@ static void on_opened(void *context) {
   } else {
     outputs->late.lasts = false;
     outputs->late.timer = loop_timer_close(outputs->late.timer);
-    trouble_mend(&outputs->troubles[OUTPUT_LATE]);
+    trouble_clear(&outputs->troubles[OUTPUT_LATE]);
     log_event(LOG_SINK_RECOVERED, outputs->config->name, "'%s' can be written now", outputs->config->sink.path);
     if (!outputs_attach_file(outputs, &failure)) {
       outputs->ended = true;

@@ -161,7 +161,7 @@ bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
     return false;
   }
   if (pipeline->state == PIPELINE_STARTING && !pipeline->continues) {
-    trouble_mend(&pipeline->trouble);
+    trouble_clear(&pipeline->trouble);
   }
   pipeline_move(pipeline, pipeline->continues ? HAPPENS_CONTINUE : HAPPENS_START);
   if (!pipeline->continues) {

@@ -55,7 +55,7 @@ void pipeline_watch_silence(struct pipeline *pipeline, int64_t now) {
   if (pipeline->silence.count > 0 && last > pipeline->silence.since) {
     log_event(LOG_HEARD, pipeline->config->name, "frames come again, after %.3g s without one",
               silence_seconds(last - pipeline->silence.since));
-    trouble_mend(&pipeline->silence);
+    trouble_clear(&pipeline->silence);
   } else if (pipeline->silence.count == 0 && expected > 0 && now - heard > expected) {
     fall_silent(pipeline, now, heard);
   }

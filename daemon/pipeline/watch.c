@@ -30,7 +30,7 @@ static void watch_writes(struct outputs *outputs, struct watch_counts *before, s
   if (lost > is_told) {
     trouble_repeat(trouble, now, lost - is_told);
   } else if (lost == 0 && trouble->count > 0 && is_written) {
-    trouble_mend(trouble);
+    trouble_clear(trouble);
   }
 }
 
@@ -48,7 +48,7 @@ static void watch_missed(struct pipeline *pipeline, uint64_t missed, int64_t now
   if (lost > 0) {
     trouble_repeat(trouble, now, lost);
   } else if (trouble->last != now) {
-    trouble_mend(trouble);
+    trouble_clear(trouble);
   }
 }
 
@@ -69,7 +69,7 @@ static void pipeline_watch(struct pipeline *pipeline, int64_t now) {
   pipeline_ledger(pipeline, &ledger);
   pipeline_watch_silence(pipeline, now);
   if (pipeline->state == PIPELINE_RUNNING && ledger.fates[FATE_EMITTED] > pipeline->watch.sink.emitted) {
-    trouble_mend(&pipeline->trouble); /* a frame that the device failed with is past as soon as others get through */
+    trouble_clear(&pipeline->trouble); /* a frame that the device failed with is past as soon as others get through */
   }
   if (pipeline->outputs) {
     watch_writes(pipeline->outputs, &pipeline->watch.sink, counts_of(&ledger), pipeline->watch.at, now);
@@ -126,18 +126,18 @@ void pipeline_tick(struct pipeline *pipeline) {
     add_served(pipeline, reading, before);
   }
   past_add(&pipeline->past, reading, meter_oldest(pipeline->meter));
-  links_forget(&pipeline->links, reading->at);
+  links_expire(&pipeline->links, reading->at);
   pipeline_watch(pipeline, reading->at);
   pipeline_look_at_file(pipeline);
 }
 
 void pipeline_forget_readings(struct pipeline *pipeline) {
   pipeline_tick(pipeline);
-  meter_begin_anew(pipeline->meter);
+  meter_restart(pipeline->meter);
 }
 
 void pipeline_hear_link(struct pipeline *pipeline, enum link_role role, const struct link_state *state) {
-  links_tell(&pipeline->links, role, state, clock_now());
+  links_report(&pipeline->links, role, state, clock_now());
 }
 
 /* -- what is told ----------------------------------------------------------------------------------------------------- */

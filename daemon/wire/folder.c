@@ -17,7 +17,7 @@ struct walk {
 
 static bool walk_path(struct walk *walk, const char *path, size_t length);
 
-/* -- the way to a folder ----------------------------------------------------------------------------------------------- */
+/* -- walking to a folder ----------------------------------------------------------------------------------------------- */
 
 static void walk_to(struct walk *walk, int folder) {
   if (walk->folder >= 0) {
@@ -28,14 +28,14 @@ static void walk_to(struct walk *walk, int folder) {
 
 static bool is_trusted(uid_t owner) { return owner == 0 || owner == geteuid(); }
 
-/* Whether another user may replace what is in a folder. In one with the sticky bit each replaces only what is theirs. */
+/* True if no other user may replace entries of the folder. With the sticky bit, users replace only their own. */
 static bool is_guarded(int folder) {
   struct stat status;
   return fstat(folder, &status) == 0 && is_trusted(status.st_uid) &&
          ((status.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (status.st_mode & S_ISVTX) != 0);
 }
 
-/* The descriptor of the link is looked at and read, so that its name may change meanwhile. */
+/* Examines and reads the link by its descriptor, so that a change of its name does not matter. */
 static bool follow(struct walk *walk, const char *name) {
   char target[PATH_MAX];
   struct stat status;
@@ -57,7 +57,7 @@ static bool follow(struct walk *walk, const char *name) {
   return walk_path(walk, target, (size_t)length);
 }
 
-/* O_DIRECTORY also mounts what a mount unit has ready there, which O_PATH alone would not. */
+/* O_DIRECTORY also triggers an automount, which O_PATH alone does not. */
 static bool walk_step(struct walk *walk, const char *name) {
   walk->guarded = walk->guarded && is_guarded(walk->folder);
   int folder = openat(walk->folder, name, OPEN_FOLDER);
@@ -131,7 +131,7 @@ void folder_leave(struct folder_entry *entry) {
   entry->folder = -1;
 }
 
-/* -- what is in it ----------------------------------------------------------------------------------------------------- */
+/* -- files in a folder ------------------------------------------------------------------------------------------------- */
 
 static bool full_name(const struct folder_entry *entry, const char *suffix, char name[FOLDER_NAME]) {
   bool fits = snprintf(name, FOLDER_NAME, "%s%s", entry->name, suffix) < FOLDER_NAME;

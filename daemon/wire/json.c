@@ -7,9 +7,9 @@
 
 enum {
   MOST_NUMBER = 24,  /* bytes of the longest number */
-  MOST_WORDS = 96,   /* of the names and signs around a row, or around all rows */
-  MOST_ESCAPE = 6,   /* of one byte of a string: \u001f */
-  MOST_DECIMALS = 18 /* that are written without an exponent; 10 to that power is exact in a double */
+  MOST_WORDS = 96,   /* bytes of the names and signs around a row, or around all rows */
+  MOST_ESCAPE = 6,   /* bytes for one byte of a string: \u001f */
+  MOST_DECIMALS = 18 /* maximum without an exponent; 10 to this power is exact in a double */
 };
 
 static size_t most_string(const char *text) { return 2 + MOST_ESCAPE * strlen(text); }
@@ -35,9 +35,10 @@ static char *put(char *at, const char *text) {
 
 static bool is_between(unsigned char byte, unsigned char least, unsigned char most) { return byte >= least && byte <= most; }
 
-/* Bytes of the character of UTF-8 that a zero-terminated text begins with; 0: it begins with none. */
+/* Length of the UTF-8 character at the start of a zero-terminated text; 0: it is invalid. */
 static size_t character_bytes(const unsigned char *text) {
-  unsigned char least = 0x80, most = 0xbf; /* of the second byte: nothing overlong, no surrogates, nothing above U+10FFFF */
+  /* range of the second byte; excludes overlong forms, surrogates and values above U+10FFFF */
+  unsigned char least = 0x80, most = 0xbf;
   size_t length = text[0] >= 0xf0 ? 4 : 3;
   if (text[0] < 0x80) {
     return 1;
@@ -75,7 +76,7 @@ static char *put_escaped(char *at, unsigned char byte) {
   return at;
 }
 
-/* What is no UTF-8 becomes U+FFFD, a byte at a time. */
+/* Each byte of invalid UTF-8 becomes U+FFFD. */
 static char *put_string(char *at, const char *string) {
   const unsigned char *text = (const unsigned char *)string;
   *at++ = '"';
@@ -97,7 +98,7 @@ static char *put_string(char *at, const char *string) {
 
 /* -- numbers ------------------------------------------------------------------------------------------------------ */
 
-/* With at least so many digits, zeros first. */
+/* With at least that many digits, padded with zeros. */
 static char *put_digits(char *at, uint64_t value, int least) {
   char digits[MOST_NUMBER];
   int count = 0;
@@ -117,7 +118,7 @@ static char *put_integer(char *at, int64_t value) {
   return put_digits(at, value < 0 ? -(uint64_t)value : (uint64_t)value, 1);
 }
 
-/* The fewest decimals that are this float32 again for a reader who takes them as a double. False: there are too many. */
+/* Finds the shortest decimal form that gives the same float32 when read as a double. Returns false if it is too long. */
 static bool find_decimals(double value, uint64_t *digits, uint64_t *power, int *decimals) {
   *power = 1;
   for (*decimals = 1; *decimals <= MOST_DECIMALS; (*decimals)++) {
@@ -131,7 +132,7 @@ static bool find_decimals(double value, uint64_t *digits, uint64_t *power, int *
 }
 
 static char *put_float(char *at, float number) {
-  const double least = 1e-9, most = 1e9; /* what lies between is written without an exponent */
+  const double least = 1e-9, most = 1e9; /* numbers in this range are written without an exponent */
   double value = fabs((double)number);
   uint64_t digits, power;
   int decimals;

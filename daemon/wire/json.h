@@ -1,9 +1,9 @@
 /*
- * A result as one line of JSON, for readers who know nothing of frames: what the numbers of a result mean, written out.
+ * A result as one line of JSON with named numbers, for readers that know nothing of frames.
  *
- * It makes bytes of plain numbers and knows nothing of frames and sinks. How long a line can get is known before the first one,
- * so that whoever writes lines allocates once. Numbers are the shortest that give the same float32 again when they are read,
- * or integers; infinities and NaN, which JSON does not have, are null.
+ * It depends on plain numbers only, not on frames or sinks. The maximum length of a line is known in advance, so a writer
+ * allocates once. A number is an integer, or the shortest decimal form that gives the same float32 when read. Infinities and
+ * NaN, which JSON lacks, become null.
  */
 #ifndef FRAMED_WIRE_JSON_H
 #define FRAMED_WIRE_JSON_H
@@ -11,15 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a row of numbers says. */
+/* The meaning of a row of numbers. */
 enum json_kind {
   JSON_STATS,   /* one row: minimum, maximum, mean, share counted, then the histogram */
-  JSON_MOTION,  /* first row: boxes listed, groups found, share changed; the others: x, y, width, height, changed pixels */
+  JSON_MOTION,  /* first row: boxes listed, groups found, share changed; other rows: x, y, width, height, changed pixels */
   JSON_CLASSES, /* class, score */
-  JSON_BOXES    /* x, y, width, height, score, class; from the first score of 0 on, rows are not used */
+  JSON_BOXES    /* x, y, width, height, score, class; a score of 0 ends the rows */
 };
 
-/* What all lines of a sink have in common. */
+/* The constant part of all lines of a sink. */
 struct json_shape {
   const char *pipeline;
   enum json_kind kind;
@@ -28,17 +28,17 @@ struct json_shape {
   unsigned label_count;
 };
 
-/* Whose result it is. */
+/* The frame of a result. */
 struct json_frame {
-  uint64_t sequence;      /* the number that the producer gave it */
-  uint64_t epoch, number; /* which name it, with the pipeline, for ever */
+  uint64_t sequence;      /* number that the producer gave it */
+  uint64_t epoch, number; /* with the pipeline, the unique name of the frame */
   int64_t timestamp;
 };
 
-/* Bytes of the longest line, its newline included. */
+/* Bytes of the longest line with its newline. */
 size_t json_most_bytes(const struct json_shape *shape);
 
-/* Writes a line of rows * columns values, into room for the longest one. Returns its bytes; there is no zero behind them. */
+/* Writes a line of rows * columns values into a buffer for the longest line. Returns its bytes; there is no terminator. */
 size_t json_write_line(const struct json_shape *shape, const struct json_frame *frame, const float *values, char *line);
 
 #endif

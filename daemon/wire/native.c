@@ -10,7 +10,7 @@ static struct native_header header_of(enum native_type type, uint64_t length) {
   return (struct native_header){.magic = NATIVE_MAGIC, .type = (uint16_t)type, .length = length};
 }
 
-/* -- in ---------------------------------------------------------------------------------------------------------- */
+/* -- reading ----------------------------------------------------------------------------------------------------- */
 
 bool native_may_begin(const void *bytes, size_t count) {
   const uint32_t magic = NATIVE_MAGIC;
@@ -34,7 +34,8 @@ bool native_read_hello(const unsigned char bytes[NATIVE_HELLO_BYTES], struct nat
              sizeof *hello);
     return false;
   }
-  if (hello->version < NATIVE_OLDEST || hello->version > NATIVE_VERSION) { /* before anything that a version may change */
+  /* checked first, because other versions may change everything else */
+  if (hello->version < NATIVE_OLDEST || hello->version > NATIVE_VERSION) {
     *code = NATIVE_E_VERSION;
     snprintf(
         problem, PROTOCOL_PROBLEM,
@@ -86,7 +87,7 @@ bool native_read_frame(const unsigned char *bytes, size_t count, uint64_t payloa
   return true;
 }
 
-/* -- out --------------------------------------------------------------------------------------------------------- */
+/* -- writing ----------------------------------------------------------------------------------------------------- */
 
 void native_write_welcome(const struct native_welcome *welcome, unsigned char bytes[NATIVE_WELCOME_BYTES]) {
   const struct native_header header = header_of(NATIVE_WELCOME, sizeof *welcome);

@@ -52,7 +52,7 @@ size_t framing_shortest(const struct framing *framing) {
   return framing->protocol == CONFIG_PROTOCOL_Y4M ? FRAME_WORD + 1 : native;
 }
 
-/* A frame's line is FRAME, alone or followed by parameters, which concern interlacing and are not looked at. */
+/* The line of a frame is FRAME, perhaps with parameters about interlacing, which are ignored. */
 static bool check_frame_line(const struct framing *framing, char problem[PROTOCOL_PROBLEM]) {
   if (framing->length >= FRAME_WORD && memcmp(framing->line, frame_word, FRAME_WORD) == 0 &&
       (framing->length == FRAME_WORD || framing->line[FRAME_WORD] == ' ')) {
@@ -78,13 +78,13 @@ static bool end_line(struct framing *framing, char problem[PROTOCOL_PROBLEM]) {
   return true;
 }
 
-/* Whether the line so far begins with this word, or the word with it. */
+/* True if the line so far is a prefix of the word, or begins with it. */
 static bool may_be(const struct framing *framing, const char *word) {
   size_t length = strlen(word);
   return memcmp(framing->line, word, framing->length < length ? framing->length : length) == 0;
 }
 
-/* What another protocol begins with is read on until it can be told which. */
+/* Reads on until it is clear which other protocol this is, for the error message. */
 static bool check_header_begin(const struct framing *framing, char problem[PROTOCOL_PROBLEM]) {
   enum stranger other = protocol_recognise(framing->line, framing->length);
   bool undecided = !other && (may_be(framing, native_word) || may_be(framing, http_word));
@@ -99,7 +99,7 @@ static bool check_header_begin(const struct framing *framing, char problem[PROTO
   return false;
 }
 
-/* Garbage is refused at its first byte that differs, not when a line's worth of it has come. */
+/* Rejects wrong input at the first byte that differs, not after a whole line. */
 static bool add_byte(struct framing *framing, char byte, char problem[PROTOCOL_PROBLEM]) {
   if (framing->length == PROTOCOL_LINE) {
     snprintf(problem, PROTOCOL_PROBLEM, "a y4m %s is longer than %d bytes",

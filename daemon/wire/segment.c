@@ -25,7 +25,7 @@ bool segment_read_head(int index, struct segment_head *head) {
          head->version <= SEGMENT_VERSION && head->entry_bytes == entry_sizes[head->version];
 }
 
-/* Differences of two such times, and their sums with a time of CLOCK_MONOTONIC, fit into 64 bits. */
+/* Differences of such times, and their sums with a time of CLOCK_MONOTONIC, fit into 64 bits. */
 #define EARLIEST (-(INT64_C(1) << 60))
 #define LATEST   (INT64_C(1) << 62)
 
@@ -37,7 +37,7 @@ static bool is_sound(const struct segment_index *index, const struct segment_ent
          entry->offset <= size - entry->bytes && is_time(entry->stamp) && is_time(entry->came);
 }
 
-/* Reads the block that has this entry. */
+/* Reads the block with this entry. */
 static bool read_block(struct segment_index *index, uint64_t number) {
   unsigned char bytes[SEGMENT_BLOCK * sizeof(struct segment_entry)];
   const size_t size = index->head.entry_bytes;
@@ -59,7 +59,7 @@ static bool has_entry(struct segment_index *index, uint64_t number) {
   return (number >= index->first && number - index->first < index->have) || read_block(index, number);
 }
 
-/* Each entry has bytes of its own, so that there cannot be more of them than the data has room for. */
+/* Each entry has its own bytes in the data, so the size of the data limits their number. */
 bool segment_index_open(struct segment_index *index, int fd, int64_t size) {
   struct stat status;
   index->fd = fd;
@@ -90,7 +90,7 @@ bool segment_index_read(struct segment_index *index, uint64_t number, struct seg
   return is_sound(index, entry);
 }
 
-/* -- its end ----------------------------------------------------------------------------------------------------------- */
+/* -- finishing a segment ----------------------------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 2, 3))) static bool segment_failed(char problem[SEGMENT_PROBLEM], const char *format, ...) {
   va_list arguments;
@@ -111,7 +111,7 @@ int segment_open_part(const struct folder_entry *part, int flags) {
   return fd;
 }
 
-/* The path without ".part", and its entry. False: it has none, or is too long. */
+/* The path without ".part", and its entry. Returns false if it has no such ending or is too long. */
 static bool final_name(const struct folder_entry *part, char path[PATH_MAX], struct folder_entry *final) {
   size_t length = strlen(part->path), suffix = strlen(SEGMENT_PART);
   if (strlen(part->name) <= suffix || length >= PATH_MAX || strcmp(part->path + length - suffix, SEGMENT_PART) != 0) {
@@ -123,7 +123,7 @@ static bool final_name(const struct folder_entry *part, char path[PATH_MAX], str
   return true;
 }
 
-/* A process may have been killed when the index had its name and the data had not. */
+/* The process may have been killed after it renamed the index and before it renamed the data. */
 int segment_open_index(const struct folder_entry *part, int flags) {
   char path[PATH_MAX];
   struct folder_entry final;
@@ -147,7 +147,7 @@ static bool give_names(const struct folder_entry *part, const struct folder_entr
          segment_failed(problem, "'%s' cannot be renamed to '%s': %s", part->path, final->path, strerror(errno));
 }
 
-/* The time of a segment is that of its last write, whoever finishes it. */
+/* Keeps the time of the last write, which is the time of the segment, whoever finishes it. */
 static bool cut_data(int fd, const struct stat *status, int64_t end) {
   const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, status->st_mtim};
   if (status->st_size > end && ftruncate(fd, end) != 0) {

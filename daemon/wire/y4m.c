@@ -1,4 +1,4 @@
-/* The y4m stream header: read in any order of parameters, as ffmpeg, GStreamer and mjpegtools write it. */
+/* The header of a y4m stream. Reads parameters in any order, as ffmpeg, GStreamer and mjpegtools write them. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,15 +11,15 @@ bool y4m_carries(const struct frame_format *format) {
 }
 
 struct header {
-  uint64_t width, height; /* 0: not said */
+  uint64_t width, height; /* 0: missing */
   struct frame_rate rate;
   struct y4m_look look;
   enum pixel_format pixels;
-  char colour[24]; /* as it stood there */
+  char colour[24]; /* as in the header */
 };
 
-/* The first is what is written where nothing was said. A mixed stream says more with each frame, which is not passed on, so it
- * is one whose fields are not known. */
+/* The first entry is the default. A mixed stream has parameters for each frame, which are not passed on, so its fields count as
+   unknown. */
 static const char fields[] = {'p', 't', 'b', '?'};
 static const char *const sitings[] = {"420jpeg", "420mpeg2", "420paldv"};
 static const char *const ranges[] = {"", " XCOLORRANGE=FULL", " XCOLORRANGE=LIMITED"};
@@ -29,7 +29,7 @@ bool y4m_look_is_sound(const struct y4m_look *look) {
   return look->fields < FIELDS && look->siting < SITINGS && look->range < RANGES && look->says_aspect <= 1;
 }
 
-/* Colour spaces with 8 bit samples that are the same planes to us. */
+/* Colour spaces with 8-bit samples and the same planes. */
 static enum pixel_format colour_format(const char *name, struct y4m_look *look) {
   look->siting = 0;
   for (unsigned i = 0; i < SITINGS; i++) {
@@ -56,7 +56,7 @@ static bool read_side(const char *text, size_t length, uint64_t *side) {
   return value > 0 && value <= FORMAT_MAX_SIDE;
 }
 
-/* Digits up to `end`; 0: there are none, others, or too many. */
+/* A number up to `end`; 0: none, invalid, or too large. */
 static uint32_t read_count(const char *text, const char *end) {
   uint64_t value = 0;
   for (; text < end; text++) {
@@ -74,7 +74,7 @@ static void read_fields(char letter, struct y4m_look *look) {
   look->fields = found ? (uint8_t)(found - fields) : 0;
 }
 
-/* "16:11"; "0:0" says that it is not known. */
+/* "16:11"; "0:0" means unknown. */
 static void read_aspect(const char *text, size_t length, struct y4m_look *look) {
   const char *colon = memchr(text, ':', length), *end = text + length;
   uint32_t width = colon ? read_count(text, colon) : 0, height = colon ? read_count(colon + 1, end) : 0;
@@ -93,7 +93,7 @@ static void read_comment(const char *text, size_t length, struct y4m_look *look)
   }
 }
 
-/* "30000:1001"; "0:0" says that it is not known. */
+/* "30000:1001"; "0:0" means unknown. */
 static struct frame_rate read_rate(const char *text, size_t length) {
   const char *colon = memchr(text, ':', length);
   if (!colon) {
@@ -159,7 +159,7 @@ static bool check_against(const struct header *header, const struct frame_format
 bool y4m_check_header(const char *line, size_t length, const struct frame_format *format, struct frame_rate *rate,
                       struct y4m_look *look, char problem[PROTOCOL_PROBLEM]) {
   static const char magic[] = "YUV4MPEG2";
-  struct header header = {.pixels = PIXELS_YUV420P}; /* what no C parameter means */
+  struct header header = {.pixels = PIXELS_YUV420P}; /* the default without a C parameter */
   size_t at = sizeof magic - 1;
   if (length < at || memcmp(line, magic, at) != 0 || (length > at && line[at] != ' ')) {
     snprintf(problem, PROTOCOL_PROBLEM, "a y4m stream must begin with 'YUV4MPEG2 ': is the producer sending raw frames?");
@@ -193,7 +193,7 @@ size_t y4m_write_header(const struct frame_format *format, const struct frame_ra
 static bool y4m_is_whole(double number) { return number > 0.5 && fabs(number - round(number)) < 1e-4; }
 
 struct frame_rate y4m_rate_of(double frames_a_second) {
-  double ntsc = frames_a_second * 1.001; /* 23.976, 29.97, 59.94 are 24, 30 and 60 less one in 1001 */
+  double ntsc = frames_a_second * 1.001; /* 23.976, 29.97, 59.94 are 24000, 30000 and 60000 in 1001 seconds */
   if (y4m_is_whole(frames_a_second)) {
     return (struct frame_rate){.frames = (uint32_t)round(frames_a_second), .seconds = 1};
   }

@@ -234,7 +234,7 @@ START_TEST(troubles_are_no_matter_of_life) {
   ck_assert_double_eq(health->items[1].since_s, 7);
   ck_assert_uint_eq(health->items[1].count, 5);
   ck_assert_int_eq(trouble.last, at(8000));
-  trouble_mend(&trouble);
+  trouble_clear(&trouble);
   ck_assert_uint_eq(trouble.count, 0);
   free(health);
 }

@@ -28,12 +28,12 @@ START_TEST(then_the_oldest_makes_room) {
 END_TEST
 
 START_TEST(what_was_before_the_latest_is_forgotten) {
-  meter_begin_anew(meter);
+  meter_restart(meter);
   ck_assert_ptr_null(meter_latest(meter));
   for (int64_t at = 1; at <= METER_READINGS + _i; at++) {
     keep(at);
   }
-  meter_begin_anew(meter);
+  meter_restart(meter);
   ck_assert_int_eq(meter_oldest(meter)->at, METER_READINGS + _i);
   ck_assert_int_eq(meter_latest(meter)->at, METER_READINGS + _i);
   keep(99);

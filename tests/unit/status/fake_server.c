@@ -319,7 +319,7 @@ struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsi
 }
 
 void pipeline_hear_link(struct pipeline *pipeline, enum link_role role, const struct link_state *state) {
-  links_tell(&pipeline->snapshot.links, role, state, clock_now());
+  links_report(&pipeline->snapshot.links, role, state, clock_now());
 }
 
 const struct past *pipeline_past(const struct pipeline *pipeline) { return &pipeline->past; }

@@ -94,18 +94,18 @@ END_TEST
 START_TEST(a_word_holds_for_its_time) {
   struct links links = {0};
   const struct link_state lost = {.since = 1, .until = 100}, there = {.connected = true, .since = 5, .until = 200};
-  links_tell(&links, LINK_ROLE_SOURCE, &lost, 10);
-  links_tell(&links, LINK_ROLE_MQTT, &there, 10);
+  links_report(&links, LINK_ROLE_SOURCE, &lost, 10);
+  links_report(&links, LINK_ROLE_MQTT, &there, 10);
   ck_assert_uint_eq(links.states[LINK_ROLE_SOURCE].trouble.count, 1);
   ck_assert_str_eq(links.states[LINK_ROLE_SOURCE].trouble.text, "the broker of its link (source) is unreachable");
   ck_assert_uint_eq(links.states[LINK_ROLE_MQTT].trouble.count, 0);
-  links_forget(&links, 99);
+  links_expire(&links, 99);
   ck_assert_int_eq(links.states[LINK_ROLE_SOURCE].until, 100);
-  links_forget(&links, 100);
+  links_expire(&links, 100);
   ck_assert_int_eq(links.states[LINK_ROLE_SOURCE].until, 0);
   ck_assert_uint_eq(links.states[LINK_ROLE_SOURCE].trouble.count, 0);
   ck_assert_int_eq(links.states[LINK_ROLE_MQTT].until, 200);
-  links_tell(&links, LINK_ROLE_MQTT, &(struct link_state){.connected = true, .until = 150}, 150);
+  links_report(&links, LINK_ROLE_MQTT, &(struct link_state){.connected = true, .until = 150}, 150);
   ck_assert_int_eq(links.states[LINK_ROLE_MQTT].until, 0);
 }
 END_TEST
