@@ -12,7 +12,7 @@
 #include "daemon/base/rights.h"
 #include "daemon/client/handshake.h"
 
-enum { BATCH = 64, REST_MS = 100 }; /* BATCH: connections a wake-up, so that signals and status get their turn */
+enum { BATCH = 64, REST_MS = 100 }; /* BATCH limits the connections of a wake-up, so that signals and status get their turn */
 
 enum accept_outcome { TOOK_ONE, NOTHING_LEFT, MUST_REST };
 
@@ -20,8 +20,8 @@ struct acceptor {
   struct acceptor_setup setup;
   struct loop_watch *watch;
   struct loop_timer *rest;
-  int spare; /* a descriptor to give up when there is no other */
-  int error; /* of the last connection that could not be taken */
+  int spare; /* a descriptor to close when no other is left */
+  int error; /* errno of the last connection that could not be accepted */
   bool suspended;
 };
 
@@ -30,14 +30,14 @@ static int open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 static int acceptor_take(const struct acceptor *acceptor) {
   int fd = accept4(acceptor->setup.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd >= 0) {
-    rights_refuse(fd); /* the connection may have been queued before its listener was told to refuse descriptors */
+    rights_refuse(fd); /* the connection may have been queued before its listener refused descriptors */
   }
   return fd;
 }
 
 static void deny(struct acceptor *acceptor, int fd, const struct peer *peer) {
-  client_tell(&(struct client){.fd = fd, .native = acceptor->setup.native}, NATIVE_E_DENIED,
-              "user %u may not connect to pipeline %s", (unsigned)peer->uid, acceptor->setup.pipeline);
+  client_send_error(&(struct client){.fd = fd, .native = acceptor->setup.native}, NATIVE_E_DENIED,
+                    "user %u may not connect to pipeline %s", (unsigned)peer->uid, acceptor->setup.pipeline);
   refusals_add(acceptor->setup.refusals, LOG_REFUSED, acceptor->setup.pipeline, refusals_remedy(NATIVE_E_DENIED),
                "%s pid %d was refused: 'allow' does not name user %u", acceptor->setup.role, (int)peer->pid,
                (unsigned)peer->uid);
@@ -60,7 +60,7 @@ static void admit(struct acceptor *acceptor, int fd) {
   peer_clear(&peer);
 }
 
-/* Takes one connection with the spare descriptor and turns it away. */
+/* Accepts one connection with the spare descriptor, and refuses it. */
 static enum accept_outcome shed_one(struct acceptor *acceptor) {
   if (acceptor->spare < 0) {
     return MUST_REST;
@@ -69,8 +69,8 @@ static enum accept_outcome shed_one(struct acceptor *acceptor) {
   int fd = acceptor_take(acceptor);
   enum accept_outcome outcome = fd >= 0 ? TOOK_ONE : errno == EAGAIN ? NOTHING_LEFT : MUST_REST;
   if (fd >= 0) {
-    client_tell(&(struct client){.fd = fd, .native = acceptor->setup.native}, NATIVE_E_BUSY,
-                "no free descriptor; try again later");
+    client_send_error(&(struct client){.fd = fd, .native = acceptor->setup.native}, NATIVE_E_BUSY,
+                      "no free descriptor; try again later");
     refusals_add(acceptor->setup.refusals, LOG_NO_DESCRIPTORS, acceptor->setup.pipeline,
                  "raise LimitNOFILE=", "a %s was refused: no free descriptor; raise LimitNOFILE=", acceptor->setup.role);
     rights_close(fd);

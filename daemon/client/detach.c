@@ -8,10 +8,10 @@
 
 enum { DEPARTURE_TEXT = 320 };
 
-/* What the log says of each reason; the text of the event, where there is one, follows and says more. */
+/* Log text for each reason, followed by the text of the event if it has one. */
 static const struct {
   enum log_kind kind;
-  bool tell; /* the producer may not know */
+  bool tell; /* the producer may not know the reason */
   const char *text;
 } reasons[] = {
     [DETACH_END] = {LOG_DISCONNECTED, false, "left"},
@@ -24,7 +24,7 @@ static const struct {
     [DETACH_CUT] = {LOG_CUT_OFF, false, "is cut off"},
 };
 
-/* A producer that has sent no whole frame did not break its protocol: it speaks another one than this source takes. */
+/* A producer that sent no complete frame speaks another protocol than this source; it did not break the right one. */
 static void detach_describe(const struct session_event *event, bool is_client, char text[DEPARTURE_TEXT]) {
   const char *colon = event->text[0] ? ": " : "";
   const char *what = event->reason == DETACH_END && !is_client ? "ended" : reasons[event->reason].text;
@@ -75,14 +75,14 @@ static enum native_error_code code_of(enum detach_reason reason) {
   }
 }
 
-/* Results go to a replying client's connection, and only where they are messages may another follow them: a whole one, which
- * the last one is not if the client was cut off by a stop. */
-void detach_tell(const struct config_pipeline *pipeline, const struct session_event *event, const struct client *client,
-                 bool shared) {
+/* A client with `reply` gets results on this connection, so text may follow only if they are messages, and only after a
+   complete one. After a stop the last one may be incomplete. */
+void detach_notify(const struct config_pipeline *pipeline, const struct session_event *event, const struct client *client,
+                   bool shared) {
   bool no_results = pipeline->sink.endpoint != CONFIG_REPLY || shared;
   bool takes_text = pipeline->source.endpoint == CONFIG_SOCKET && (client->native || no_results);
   bool tell = event->reason == DETACH_STOPPED ? client->native && no_results : reasons[event->reason].tell;
   if (takes_text && tell) {
-    client_tell(client, code_of(event->reason), "%s", event->text[0] ? event->text : reasons[event->reason].text);
+    client_send_error(client, code_of(event->reason), "%s", event->text[0] ? event->text : reasons[event->reason].text);
   }
 }

@@ -1,5 +1,5 @@
 /*
- * Tells that a producer left: the log, and the producer itself where it may not know why.
+ * Reports that a producer left: to the log, and to the producer if it may not know the reason.
  */
 #ifndef FRAMED_CLIENT_DETACH_H
 #define FRAMED_CLIENT_DETACH_H
@@ -7,12 +7,12 @@
 #include "daemon/client/handshake.h"
 #include "daemon/session/session.h"
 
-/* `event` is a SESSION_DETACHED of a session of this pipeline, whose descriptor is still open. A producer that was cut off
- * because its stream is not what is expected counts as turned away; a file, which is no client, does not. */
+/* `event` is a SESSION_DETACHED of a session of this pipeline, whose descriptor is still open. A producer that is disconnected
+   because of its stream counts as refused. A file does not, because it is no client. */
 void detach_log(const struct config_pipeline *pipeline, const struct session_event *event, const struct client *client,
                 struct refusals *refusals);
-/* Tells the producer why it was cut off, if it may not know. `shared`: the producer's connection carries no results. */
-void detach_tell(const struct config_pipeline *pipeline, const struct session_event *event, const struct client *client,
-                 bool shared);
+/* Sends the producer the reason, if it may not know it. `shared`: its connection carries no results. */
+void detach_notify(const struct config_pipeline *pipeline, const struct session_event *event, const struct client *client,
+                   bool shared);
 
 #endif

@@ -19,8 +19,8 @@ static bool cannot_open(const char *path, int error, struct failure *failure) {
   return failure_set_system(failure, error, NULL, "cannot open '%s'", path);
 }
 
-/* Standard input and output are shared with other processes, and so are their flags. A pipe or terminal is therefore
- * opened anew where the kernel lets us, so that only our side stops blocking; otherwise it is duplicated. */
+/* Other processes share standard input and output with their flags. So a pipe or terminal is opened again where the kernel
+   allows, and only this descriptor becomes non-blocking. Otherwise it is duplicated. */
 static int open_standard(int number, int flags) {
   struct stat status;
   if (fstat(number, &status) != 0) {
@@ -47,7 +47,7 @@ static bool standard(int number, int flags, const char *name, struct endpoint *e
   return true;
 }
 
-/* Opens `path` and says what it is; a directory and a socket file are refused. */
+/* Opens `path` and finds its kind. Refuses a directory. */
 static bool open_path(const char *path, int flags, struct endpoint *endpoint, struct failure *failure) {
   atomic_store(&asked, clock_now());
   endpoint->fd = open(path, flags | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0666);
@@ -90,7 +90,7 @@ bool endpoint_open_source(const struct config_source *source, struct endpoint *e
 static bool endpoint_open_fifo(const char *path, struct endpoint *endpoint, struct failure *failure) {
   endpoint->kind = ENDPOINT_FIFO;
   endpoint->fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-  return endpoint->fd >= 0 || errno == ENXIO /* nobody reads yet */ || cannot_open(path, errno, failure);
+  return endpoint->fd >= 0 || errno == ENXIO /* it has no reader yet */ || cannot_open(path, errno, failure);
 }
 
 bool endpoint_open_sink(const struct config_sink *sink, struct endpoint *endpoint, struct failure *failure) {
@@ -109,8 +109,8 @@ bool endpoint_open_sink(const struct config_sink *sink, struct endpoint *endpoin
                                  : open_path(sink->path, O_WRONLY, endpoint, failure);
 }
 
-/* Whether the path names a file in a directory, and not a descriptor by its number, as /dev/fd/3 does: after a hand-over that
- * number may stand for any other file. */
+/* True if the path names a file in a directory, and not a descriptor by its number like /dev/fd/3. After a handover that number
+   may be any other file. */
 static bool endpoint_is_name(const char *path) {
   char *resolved = realpath(path, NULL);
   free(resolved);

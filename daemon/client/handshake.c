@@ -14,9 +14,9 @@
 #include "daemon/state/fd_table.h"
 #include "daemon/state/image.h"
 
-enum { MOST = 64 }; /* handshakes at a time */
+enum { MOST = 64 }; /* handshakes at the same time */
 
-struct handshake { /* a client that has not said HELLO yet */
+struct handshake { /* a client whose HELLO is not complete */
   struct handshakes *handshakes;
   struct client client;
   struct loop_watch *watch;
@@ -28,7 +28,7 @@ struct handshake { /* a client that has not said HELLO yet */
 
 struct handshakes {
   struct handshakes_setup setup;
-  struct handshake *visitors;
+  struct handshake *pending;
   unsigned count;
   bool suspended;
 };
@@ -43,33 +43,33 @@ struct handshakes *handshakes_new(const struct handshakes_setup *setup, struct f
   return handshakes;
 }
 
-/* -- saying ------------------------------------------------------------------------------------------------------ */
+/* -- sending ----------------------------------------------------------------------------------------------------- */
 
-void client_tell(const struct client *client, enum native_error_code code, const char *format, ...) {
+void client_send_error(const struct client *client, enum native_error_code code, const char *format, ...) {
   char text[NATIVE_ERROR];
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   if (!client->native) {
-    peer_tell(client->fd, "%s", text);
+    peer_send_text(client->fd, "%s", text);
     return;
   }
   unsigned char bytes[NATIVE_ERROR_BYTES];
   size_t length = native_write_error(code, text, bytes);
   (void)!send(client->fd, bytes, length,
-              MSG_DONTWAIT | MSG_NOSIGNAL); /* best effort: the client may have gone, or never read */
+              MSG_DONTWAIT | MSG_NOSIGNAL); /* best effort: the client may be gone, or may never read */
 }
 
 void client_welcome(const struct client *client, const struct native_welcome *reply, const int *descriptors, size_t count) {
   unsigned char bytes[NATIVE_WELCOME_BYTES];
-  _Alignas(struct cmsghdr) unsigned char control[CMSG_SPACE(GUEST_DESCRIPTORS * sizeof(int))] = {0};
+  _Alignas(struct cmsghdr) unsigned char control[CMSG_SPACE(WELCOME_DESCRIPTORS * sizeof(int))] = {0};
   struct iovec vector = {.iov_base = bytes, .iov_len = sizeof bytes};
   struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
   struct native_welcome said = *reply;
-  said.version = client->hello.version; /* both speak the client's version from here on */
+  said.version = client->hello.version; /* both sides use the client's version from here on */
   native_write_welcome(&said, bytes);
-  assert(count <= GUEST_DESCRIPTORS);
+  assert(count <= WELCOME_DESCRIPTORS);
   if (count > 0) {
     message.msg_control = control;
     message.msg_controllen = CMSG_SPACE(count * sizeof *descriptors);
@@ -79,8 +79,8 @@ void client_welcome(const struct client *client, const struct native_welcome *re
     header->cmsg_len = CMSG_LEN(count * sizeof *descriptors);
     memcpy(CMSG_DATA(header), descriptors, count * sizeof *descriptors);
   }
-  /* The WELCOME fits, since nothing was sent on this connection before; but the kernel may refuse to pass descriptors. A client
-   * that cannot be answered sees the end instead of waiting, and so does whoever reads from it. */
+  /* The WELCOME fits, because nothing was sent on this connection before. But the kernel may refuse to pass descriptors. Then
+     both sides see the end of the connection, so nobody waits for an answer. */
   if (sendmsg(client->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof bytes) {
     shutdown(client->fd, SHUT_RDWR);
   }
@@ -116,11 +116,11 @@ const char *client_name(const struct client *client, char text[CLIENT_NAME]) {
   return text;
 }
 
-/* -- clients that have not said HELLO ---------------------------------------------------------------------------- */
+/* -- clients before their HELLO ---------------------------------------------------------------------------------- */
 
-/* Frees a handshake; its client's descriptor is the caller's from here on. */
+/* Frees a handshake. The caller owns the client's descriptor from here on. */
 static void handshake_forget(struct handshake *handshake) {
-  struct handshake **link = &handshake->handshakes->visitors;
+  struct handshake **link = &handshake->handshakes->pending;
   while (*link != handshake) {
     link = &(*link)->next;
   }
@@ -131,18 +131,18 @@ static void handshake_forget(struct handshake *handshake) {
   image_free(handshake);
 }
 
-static void handshake_turn_away(struct handshake *handshake, enum native_error_code code, const char *problem) {
+static void handshake_refuse(struct handshake *handshake, enum native_error_code code, const char *problem) {
   struct handshakes *handshakes = handshake->handshakes;
   struct client client = handshake->client;
   client.native = true; /* the socket is native, whatever its client speaks */
   handshake_forget(handshake);
-  client_tell(&client, code, "%s", problem);
+  client_send_error(&client, code, "%s", problem);
   refusals_add(handshakes->setup.refusals, LOG_REFUSED, handshakes->setup.pipeline, refusals_remedy(code),
                "%s pid %d (user %u) was refused: %s", handshakes->setup.who, (int)client.pid, (unsigned)client.uid, problem);
   rights_close(client.fd);
 }
 
-static void turn_away_foreign(struct handshake *handshake) {
+static void refuse_foreign(struct handshake *handshake) {
   enum stranger other = protocol_recognise(handshake->bytes, handshake->count);
   char problem[PROTOCOL_PROBLEM];
   if (other) {
@@ -150,14 +150,14 @@ static void turn_away_foreign(struct handshake *handshake) {
   } else {
     snprintf(problem, sizeof problem, "a native client begins with FRMD: does it send raw frames?");
   }
-  handshake_turn_away(handshake, NATIVE_E_PROTOCOL, problem);
+  handshake_refuse(handshake, NATIVE_E_PROTOCOL, problem);
 }
 
-static void handshake_hand_on(struct handshake *handshake) {
+static void handshake_pass_on(struct handshake *handshake) {
   struct handshakes *handshakes = handshake->handshakes;
   struct client client = handshake->client;
   handshake_forget(handshake);
-  handshakes->setup.greeted(handshakes->setup.context, &client);
+  handshakes->setup.on_hello(handshakes->setup.context, &client);
 }
 
 static void finish_hello(struct handshake *handshake) {
@@ -165,14 +165,14 @@ static void finish_hello(struct handshake *handshake) {
   char problem[PROTOCOL_PROBLEM];
   if (native_read_hello(handshake->bytes, &handshake->client.hello, &code, problem)) {
     handshake->client.native = true;
-    handshake_hand_on(handshake);
+    handshake_pass_on(handshake);
   } else {
-    handshake_turn_away(handshake, code, problem);
+    handshake_refuse(handshake, code, problem);
   }
 }
 
-/* The first byte tells a y4m producer from a native one, and is left for the session to read. True: the client was handed on.
- */
+/* The first byte distinguishes y4m producers from native ones. It stays unread, for the session. Returns true if the client was
+   passed on. */
 static bool is_y4m(struct handshake *handshake) {
   unsigned char first;
   if (!handshake->handshakes->setup.y4m_too || handshake->count > 0 ||
@@ -180,7 +180,7 @@ static bool is_y4m(struct handshake *handshake) {
       native_may_begin(&first, 1)) {
     return false;
   }
-  handshake_hand_on(handshake);
+  handshake_pass_on(handshake);
   return true;
 }
 
@@ -192,19 +192,19 @@ static void read_hello(struct handshake *handshake) {
     return;
   }
   if (got <= 0 && handshake->count == 0) {
-    /* A client that hangs up without a byte only looked whether somebody listens, as monitors do: that is no refusal. */
+    /* A client that hangs up without a byte only checked that the socket accepts, as monitors do. That is no refusal. */
     int fd = handshake->client.fd;
     handshake_forget(handshake);
     rights_close(fd);
     return;
   }
   if (got <= 0) {
-    handshake_turn_away(handshake, NATIVE_E_PROTOCOL, "it left within its HELLO");
+    handshake_refuse(handshake, NATIVE_E_PROTOCOL, "it left within its HELLO");
     return;
   }
   handshake->count += (size_t)got;
   if (!native_may_begin(handshake->bytes, handshake->count)) {
-    turn_away_foreign(handshake);
+    refuse_foreign(handshake);
   } else if (handshake->count == native_hello_bytes(handshake->bytes, handshake->count)) {
     finish_hello(handshake);
   }
@@ -217,7 +217,7 @@ static void on_handshake_readable(void *context) {
   }
 }
 
-static void on_impatient(void *context) { handshake_turn_away(context, NATIVE_E_TIMEOUT, "it did not say HELLO in time"); }
+static void on_impatient(void *context) { handshake_refuse(context, NATIVE_E_TIMEOUT, "it did not say HELLO in time"); }
 
 static void handshake_start(struct handshake *handshake) {
   uint64_t patience_ms = (uint64_t)(handshake->handshakes->setup.timeout_ns / NS_PER_MS);
@@ -245,7 +245,7 @@ static struct handshake *handshake_receive(struct handshakes *handshakes, struct
       image_free(handshake);
     }
     client.native = true;
-    client_tell(&client, NATIVE_E_BUSY, "too many clients are waiting to be greeted; try again later");
+    client_send_error(&client, NATIVE_E_BUSY, "too many clients are waiting to be greeted; try again later");
     refusals_add(handshakes->setup.refusals, LOG_REFUSED, handshakes->setup.pipeline,
                  "end clients that connect and say nothing, or try again later",
                  "%s pid %d (user %u) was refused: %u clients wait to be greeted", handshakes->setup.who, (int)client.pid,
@@ -255,8 +255,8 @@ static struct handshake *handshake_receive(struct handshakes *handshakes, struct
   }
   handshake->handshakes = handshakes;
   handshake->client = client;
-  handshake->next = handshakes->visitors;
-  handshakes->visitors = handshake;
+  handshake->next = handshakes->pending;
+  handshakes->pending = handshake;
   handshakes->count++;
   if (!handshakes->suspended) {
     handshake_start(handshake);
@@ -268,7 +268,7 @@ void handshakes_receive(struct handshakes *handshakes, int fd, const struct peer
   (void)handshake_receive(handshakes, client_of(fd, peer));
 }
 
-/* -- in the next process ----------------------------------------------------------------------------------------------- */
+/* -- taking over from the previous process ----------------------------------------------------------------------------- */
 
 bool client_adopt(struct client *client, const struct client *left) {
   bool sound = IMAGE_IS_FLAG(left->native) && image_is_time(left->since);
@@ -282,7 +282,7 @@ bool client_adopt(struct client *client, const struct client *left) {
 }
 
 void handshakes_keep(const struct handshakes *handshakes) {
-  for (const struct handshake *each = handshakes ? handshakes->visitors : NULL; each; each = each->next) {
+  for (const struct handshake *each = handshakes ? handshakes->pending : NULL; each; each = each->next) {
     fd_table_want(each->client.fd);
   }
 }
@@ -294,7 +294,7 @@ bool handshakes_left(const struct handshakes *address) {
 
 void handshakes_adopt(struct handshakes *handshakes, const struct handshakes *address) {
   const struct handshakes *left = image_left_at(address, IMAGE_HANDSHAKES, sizeof *left);
-  const struct handshake *each = left ? image_left_at(left->visitors, IMAGE_HANDSHAKE, sizeof *each) : NULL;
+  const struct handshake *each = left ? image_left_at(left->pending, IMAGE_HANDSHAKE, sizeof *each) : NULL;
   for (unsigned i = 0; each && i < MOST; i++) {
     struct client client;
     bool sound = client_adopt(&client, &each->client) && client.fd >= 0 && each->count < sizeof each->bytes;
@@ -311,7 +311,7 @@ void handshakes_adopt(struct handshakes *handshakes, const struct handshakes *ad
 
 void handshakes_suspend(struct handshakes *handshakes) {
   handshakes->suspended = true;
-  for (struct handshake *handshake = handshakes->visitors; handshake; handshake = handshake->next) {
+  for (struct handshake *handshake = handshakes->pending; handshake; handshake = handshake->next) {
     loop_watch_stop(handshake->watch);
     loop_timer_stop(handshake->patience);
   }
@@ -319,19 +319,19 @@ void handshakes_suspend(struct handshakes *handshakes) {
 
 void handshakes_resume(struct handshakes *handshakes) {
   handshakes->suspended = false;
-  for (struct handshake *handshake = handshakes->visitors; handshake; handshake = handshake->next) {
+  for (struct handshake *handshake = handshakes->pending; handshake; handshake = handshake->next) {
     handshake_start(handshake);
   }
 }
 
 struct handshakes *handshakes_close(struct handshakes *handshakes) {
   struct handshake *next;
-  for (struct handshake *handshake = handshakes ? handshakes->visitors : NULL; handshake; handshake = next) {
+  for (struct handshake *handshake = handshakes ? handshakes->pending : NULL; handshake; handshake = next) {
     struct client client = handshake->client;
     client.native = true;
     next = handshake->next;
     handshake_forget(handshake);
-    client_tell(&client, NATIVE_E_STOPPING, "pipeline %s is stopping", handshakes->setup.pipeline);
+    client_send_error(&client, NATIVE_E_STOPPING, "pipeline %s is stopping", handshakes->setup.pipeline);
     rights_close(client.fd);
   }
   return image_free(handshakes);

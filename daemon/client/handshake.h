@@ -1,8 +1,8 @@
 /*
- * The handshake with native clients, between accepting and seating them: waits for their HELLO and hands them on with it, told
- * apart from y4m producers by the first byte where both may come. The handshake reads the HELLO and not a byte more.
+ * The handshake with native clients, after accept and before they get a session. It waits for the HELLO, reads not a byte more,
+ * and passes the client on. Where both are allowed, the first byte distinguishes y4m producers from native ones.
  *
- * Clients that say nothing, something else, or hang up are turned away here and never hold a seat. Control loop only.
+ * Clients that send nothing or something else, or hang up, are refused here and never occupy a session. Control loop only.
  */
 #ifndef FRAMED_CLIENT_HANDSHAKE_H
 #define FRAMED_CLIENT_HANDSHAKE_H
@@ -19,70 +19,69 @@
 
 struct handshakes;
 
-struct client { /* a client that may be seated */
+struct client { /* an accepted client */
   int fd;
   pid_t pid;
   uid_t uid;
   char process[PEER_PROCESS]; /* see struct peer */
-  int64_t since;              /* when it connected: CLOCK_MONOTONIC ns */
-  bool native;                /* false: a y4m producer, whose bytes have not been touched */
+  int64_t since;              /* CLOCK_MONOTONIC ns of its connect */
+  bool native;                /* false: a y4m producer, of whose bytes none was read */
   struct native_hello hello;
 };
 
 /* A client that has just connected. */
 struct client client_of(int fd, const struct peer *peer);
-/* Whether the client asked to be told which of its frames have their fate. */
+/* True if the client asked for acknowledgements. */
 static inline bool client_wants_acks(const struct client *client) {
   return client->native && (client->hello.flags & NATIVE_HELLO_ACKS) != 0;
 }
 
-/* Takes a client that a process before this one left, with its descriptor; -1: that did not come along. False: it makes no
- * sense. */
+/* Takes over a client of the previous process with its descriptor; -1: that was lost. Returns false if the record is not
+   valid. */
 bool client_adopt(struct client *client, const struct client *left);
-/* Has the next process get the descriptors of clients that are in their handshake (NULL: none). */
+/* Passes the descriptors of clients in their handshake to the next process (NULL: none). */
 void handshakes_keep(const struct handshakes *handshakes);
-/* Whether there were handshakes at this address in the process before; goes on with them. */
+/* handshakes_left() is true if the previous process had handshakes at this address; handshakes_adopt() continues them. */
 bool handshakes_left(const struct handshakes *address);
 void handshakes_adopt(struct handshakes *handshakes, const struct handshakes *address);
 
 struct handshakes_setup {
   uv_loop_t *loop;
-  const char *pipeline; /* for the log, */
+  const char *pipeline; /* for the log */
   const char *who;      /* "producer" or "reader" */
   bool y4m_too;
-  int64_t timeout_ns; /* for the whole HELLO */
-  /* The descriptor is now the receiver's. */
-  void (*greeted)(void *context, const struct client *client);
+  int64_t timeout_ns; /* for the complete HELLO */
+  /* The receiver owns the descriptor. */
+  void (*on_hello)(void *context, const struct client *client);
   void *context;
-  struct refusals *refusals; /* of the clients that fail their handshake */
+  struct refusals *refusals; /* counts the clients that fail their handshake */
 };
 
-/* NULL if there is no memory; what `setup` points to must stay. */
+/* NULL without memory. What `setup` points to must stay. */
 struct handshakes *handshakes_new(const struct handshakes_setup *setup, struct failure *failure);
-/* Begins a handshake on a connection, which is taken over. */
+/* Begins a handshake on a connection and takes it over. */
 void handshakes_receive(struct handshakes *handshakes, int fd, const struct peer *peer);
-/* While suspended nobody is handed on, and nobody's time runs. */
+/* While suspended, no client is passed on and no timeout runs. */
 void handshakes_suspend(struct handshakes *handshakes);
 void handshakes_resume(struct handshakes *handshakes);
-/* Turns away all clients that have not said HELLO. NULL is fine; returns NULL. */
+/* Refuses all clients before their HELLO. Accepts NULL; returns NULL. */
 struct handshakes *handshakes_close(struct handshakes *handshakes);
 
-/* " as client 0123456789abcdef", or nothing: the name by which the client calls itself whenever it connects. */
+/* " as client 0123456789abcdef", or empty: the token that the client sends at each connect. */
 enum { CLIENT_NAME = 32 };
 const char *client_name(const struct client *client, char text[CLIENT_NAME]);
 
-/* What a pipeline tells native clients of itself, for the stream transport; `session` is the caller's to count. */
+/* The WELCOME of a pipeline for the stream transport. The caller sets `session`. */
 struct native_welcome hello_reply_of(const struct config_pipeline *config, const struct frame_format *input,
                                      const struct frame_format *output, enum native_role role);
 /* "producer", "consumer" or "both". */
 const char *welcome_role_name(uint32_t role);
 
-/* Tells the client in its own language why it is turned away, if it takes that at once. The descriptor stays open. */
-__attribute__((format(printf, 3, 4))) void client_tell(const struct client *client, enum native_error_code code,
-                                                       const char *format, ...);
-/* Answers the HELLO, and passes descriptors along with the answer; they stay the caller's. Where that cannot be done, the
- * connection is at its end for both sides. */
-enum { GUEST_DESCRIPTORS = 3 };
+/* Sends the client an error in its protocol, if it can be sent at once. The descriptor stays open. */
+__attribute__((format(printf, 3, 4))) void client_send_error(const struct client *client, enum native_error_code code,
+                                                             const char *format, ...);
+/* Answers the HELLO and passes the descriptors; the caller keeps its own. If that fails, the connection ends for both sides. */
+enum { WELCOME_DESCRIPTORS = 3 };
 void client_welcome(const struct client *client, const struct native_welcome *reply, const int *descriptors, size_t count);
 
 #endif

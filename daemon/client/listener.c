@@ -1,4 +1,5 @@
-/* The life of a listening socket: found or made, handed over, begun with, closed. One that systemd passed is never closed. */
+/* The life of a listening socket: finding or creating it, taking it over, starting to use it, closing it. A socket that systemd
+   passed is never closed. */
 #include "daemon/client/private.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@ struct listener *listener_close(struct listener *listener) {
   if (!listener) {
     return NULL;
   }
-  if (listener->passed) { /* systemd goes on listening there, and passes it again only at the next start */
+  if (listener->passed) { /* systemd keeps listening there, and passes it again only at the next start */
     fd_table_leave(listener->fd, true);
   } else if (listener->fd >= 0) {
     fd_table_leave(listener->fd, false);
@@ -35,14 +36,14 @@ struct listener *listener_close(struct listener *listener) {
 int listener_fd(const struct listener *listener) { return listener->fd; }
 const char *listener_path(const struct listener *listener) { return listener->path; }
 
-/* The next process is to have it. */
+/* Registers the socket for the next process. */
 static void listener_enter(const struct listener *listener) {
   const struct stat file = {.st_dev = listener->device, .st_ino = listener->inode};
   fd_table_listen(listener->fd, listener->path, listener->passed, &file);
 }
 
-/* Takes a listening socket that nobody uses: of the process before, with the connections that wait at it, or one that systemd
- * passed to a pipeline which a reload has removed. Where nobody knows which file it made, that is the one which is there. */
+/* Takes a listening socket that nobody uses. It comes from the previous process, with its waiting connections, or from systemd
+   for a pipeline that a reload removed. If nobody knows which file it created, the file at its path counts. */
 static bool take_kept(struct listener *listener) {
   struct stat file, there;
   listener->fd = fd_table_take_listener(listener->path, NULL, 0, &listener->passed, &file);
@@ -56,7 +57,7 @@ static bool take_kept(struct listener *listener) {
   return true;
 }
 
-/* The configuration may let other users connect than the process before did; a file that is gone is made anew later. */
+/* The configuration may allow other users than before. A socket file that was deleted is created again later. */
 struct listener *listener_open(const char *name, const char *path, const struct config_socket_access *access,
                                struct failure *failure) {
   struct listener *listener = listener_make(path, failure);
@@ -70,7 +71,7 @@ struct listener *listener_open(const char *name, const char *path, const struct 
   if (!is_there) {
     return listener_create(listener, access, failure) ? listener : listener_close(listener);
   }
-  if (listener_has_file(listener) && !listener_set_access(listener, access, failure)) { /* it serves as it is */
+  if (listener_has_file(listener) && !listener_set_access(listener, access, failure)) { /* the socket is used as it is */
     log_event(LOG_FAILED, name, "a socket may have other rights than the configuration says: %s", failure->text);
   }
   listener_enter(listener);
@@ -96,12 +97,12 @@ bool listener_begin(struct listener *listener, const struct config_socket_access
   struct listener gone = *listener;
   *listener = *other;
   *other = gone;
-  other->created = false; /* the file at the path is now the other socket's, and stays */
+  other->created = false; /* the file at the path belongs to the other socket now, and stays */
   listener_close(other);
   return true;
 }
 
-/* -- an address of TCP, for status alone --------------------------------------------------------------------------- */
+/* -- a TCP address, for status only -------------------------------------------------------------------------------- */
 
 /* Splits "host:port" in place. */
 static bool split_address(char *text, char **host, char **port) {

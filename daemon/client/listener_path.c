@@ -1,10 +1,10 @@
 /*
- * The file of a Unix socket: made free, made without access for others, given its owner, group and mode, and removed if it is
- * still the one that was made. A file is new until a pipeline begins with it, and goes with a process that ends before that,
- * unless it is killed: whoever binds there next replaces it then.
+ * The file of a Unix socket: freeing its path, creating it without access for others, setting owner, group and mode, and
+ * removing it. A file is new until a pipeline uses it. A process that ends before that removes it; after a kill the next
+ * process that binds there replaces it.
  *
- * Another user may be able to write to the folder, and replace the file at any moment. So owner and mode are set through a
- * descriptor of the file that was bound, never by its path.
+ * Another user may be able to write to the folder and replace the file at any moment. So owner and mode are set through a
+ * descriptor of the bound file, never by its path.
  */
 #include "daemon/client/private.h"
 
@@ -60,20 +60,20 @@ bool listener_listen(struct listener *listener, struct failure *failure) {
   return true;
 }
 
-/* -- those that are new --------------------------------------------------------------------------------------- */
+/* -- new listeners -------------------------------------------------------------------------------------------- */
 
-/* Listeners whose files are made, and with which no pipeline has begun yet: what a reload prepares on a worker thread. */
+/* Listeners that have a file and are not used by a pipeline yet, for example while a set-up thread prepares a reload. */
 static struct {
   pthread_mutex_t lock;
   struct listener *first;
 } fresh = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Whether this file is the one that the listener made. */
+/* True if this file is the one that the listener created. */
 static bool is_made(const struct listener *listener, const struct stat *file) {
   return file->st_dev == listener->device && file->st_ino == listener->inode;
 }
 
-/* With `removes` the file goes, too. */
+/* With `removes`, also removes the file. */
 static bool look_for_file(const struct listener *listener, bool removes) {
   struct folder_entry entry;
   struct stat there;
@@ -110,7 +110,7 @@ void listener_use(const struct listener *listener) {
   pthread_mutex_unlock(&fresh.lock);
 }
 
-void listener_withhold_new(void) {
+void listener_block_new(void) {
   pthread_mutex_lock(&fresh.lock);
   for (const struct listener *listener = fresh.first; listener; listener = listener->next) {
     remove_file(listener);
@@ -145,7 +145,7 @@ static bool path_address(struct sockaddr_un *address, const struct folder_entry 
          failure_set(failure, EXIT_STATUS_CONFIG, "choose a shorter name", "the name of the socket '%s' is too long", path);
 }
 
-/* Whether a socket file has somebody behind it: 0 if not, EADDRINUSE if so, otherwise why this cannot be told. */
+/* Tests whether a process listens on a socket file: 0 if not, EADDRINUSE if so, otherwise the errno of the test. */
 static int probe(const struct sockaddr_un *address) {
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) {
@@ -158,19 +158,19 @@ static int probe(const struct sockaddr_un *address) {
   case ENOENT:
     return 0;
   case EAGAIN:     /* its queue of connections is full */
-  case EPROTOTYPE: /* a datagram socket somebody listens on */
+  case EPROTOTYPE: /* a datagram socket in use */
     return EADDRINUSE;
   default:
     return status;
   }
 }
 
-/* Makes the path free: nothing is there, or the socket of a daemon that is dead. */
+/* Frees the path: it must be unused, or the socket of a dead daemon, which is removed. */
 static bool clear_path(const struct folder_entry *entry, const struct sockaddr_un *address, struct failure *failure) {
   const char *path = entry->path;
   struct stat there;
   if (!folder_look(entry, "", &there)) {
-    return true; /* bind() says what else may be wrong */
+    return true; /* bind() reports any other problem */
   }
   if (!S_ISSOCK(there.st_mode)) {
     return failure_set_in_the_way(failure, "remove that file, or choose another path", "'%s' exists and is not a socket", path);
@@ -194,7 +194,7 @@ static bool clear_path(const struct folder_entry *entry, const struct sockaddr_u
 static bool cannot_bind(const char *path, int error, struct failure *failure) {
   const char *remedy = NULL, *slash = strrchr(path, '/');
   char own[FAILURE_REMEDY];
-  if (error == EROFS) { /* what ProtectSystem= makes of all folders but a service's own */
+  if (error == EROFS) { /* ProtectSystem= makes all folders read-only except those of the service */
     snprintf(own, sizeof own, "in the service, write /run/framed/%s; elsewhere choose a directory that can be written to",
              slash ? slash + 1 : path);
     remedy = own;
@@ -210,7 +210,7 @@ static bool cannot_bind(const char *path, int error, struct failure *failure) {
   return failure_set_system(failure, error, remedy, "cannot make the socket '%s'", path);
 }
 
-/* A descriptor of the socket file; -1: there is none, or another user put it there. */
+/* Opens the socket file. -1: it is missing, or another user put it there. */
 static int open_made(const struct folder_entry *entry, struct stat *made) {
   int file = openat(entry->folder, entry->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
   if (file < 0) {
@@ -226,7 +226,8 @@ static int open_made(const struct folder_entry *entry, struct stat *made) {
   return -1;
 }
 
-/* Binds with no access for others, whatever the umask is: Linux takes the file's mode from the socket's. Holding the lock. */
+/* Binds without access for others, whatever the umask is: Linux takes the file's mode from the socket. The caller holds the
+   lock. */
 static bool bind_closed(struct listener *listener, const struct folder_entry *entry, const struct sockaddr_un *address,
                         struct failure *failure) {
   if (fchmod(listener->fd, S_IRUSR | S_IWUSR) != 0 ||
@@ -237,7 +238,7 @@ static bool bind_closed(struct listener *listener, const struct folder_entry *en
   int file = open_made(entry, &made);
   if (file < 0) {
     int error = errno;
-    if (error != EADDRINUSE) { /* whose file it is cannot be told later */
+    if (error != EADDRINUSE) { /* nobody could tell later whose file it is */
       folder_remove(entry, "");
     }
     return cannot_bind(listener->path, error, failure);
@@ -251,7 +252,7 @@ static bool bind_closed(struct listener *listener, const struct folder_entry *en
   return true;
 }
 
-/* EPERM does not pass while the daemon runs: its user may not give files to that owner. */
+/* EPERM is permanent: the daemon's user may not give files to that owner. */
 static bool cannot_give(const struct listener *listener, const struct config_socket_access *access, int error,
                         struct failure *failure) {
   failure_set_system(failure, error, "run the daemon as root or as a member of that group, or leave out 'owner' and 'group'",
@@ -264,8 +265,8 @@ static bool cannot_give(const struct listener *listener, const struct config_soc
   return false;
 }
 
-/* Owner and mode that are right already are not set again, since the file system may be read-only by now. Before 6.6 Linux has
- * no call that sets the mode through an O_PATH descriptor; its path in /proc/self/fd leads to the same file. */
+/* Owner and mode that are right already are not set again, because the file system may be read-only by now. Before 6.6 Linux
+   cannot set the mode through an O_PATH descriptor, but its path in /proc/self/fd leads to the same file. */
 static bool set_access(const struct listener *listener, int file, const struct stat *there,
                        const struct config_socket_access *access, struct failure *failure) {
   char link[64];
@@ -283,7 +284,7 @@ bool listener_set_access(struct listener *listener, const struct config_socket_a
   struct folder_entry entry;
   struct stat there;
   if (!listener->created) {
-    return true; /* systemd's unit says who may connect */
+    return true; /* systemd's unit defines who may connect */
   }
   int file =
       folder_find(listener->path, false, &entry) ? openat(entry.folder, entry.name, O_PATH | O_NOFOLLOW | O_CLOEXEC) : -1;
@@ -304,11 +305,11 @@ bool listener_set_access(struct listener *listener, const struct config_socket_a
 }
 
 /*
- * Two daemons that find the same dead socket would each remove what the other made of it, and a socket that does not listen
- * yet looks dead. So a daemon holds a lock in the folder from its first look until it listens.
+ * Two daemons that find the same dead socket would each remove what the other one created. A socket that does not listen yet
+ * also looks dead. So a daemon holds a lock in the folder from its first look until it listens.
  *
- * Any user who can open a file can lock it, so the lock is on a file that only this user can open, and not on the folder. A
- * file that is not such a one (another user put it there), and a file system without locks, leave the daemon without a lock.
+ * Any user who can open a file can lock it. So the lock is a file that only this user can open, and not the folder. If another
+ * user created that file, or the file system has no locks, the daemon continues without a lock.
  */
 #define LOCK_NAME ".framed.lock"
 
@@ -329,7 +330,7 @@ static enum lock_try try_lock(const struct folder_entry *entry, int *lock) {
   return is_same ? LOCK_TAKEN : LOCK_BUSY;
 }
 
-/* `lock` is -1 where there is none. */
+/* `lock` is -1 if locking is not possible. */
 static bool lock_folder(const struct folder_entry *entry, int *lock, struct failure *failure) {
   for (int tries = 0; tries < LOCK_TRIES; tries++) {
     enum lock_try outcome = try_lock(entry, lock);

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#ifndef SO_PEERGROUPS /* Linux 4.13, not in every libc's headers */
+#ifndef SO_PEERGROUPS /* Linux 4.13; missing in some libc headers */
 #define SO_PEERGROUPS 59
 #endif
 
@@ -25,7 +25,7 @@ static void peer_process(pid_t pid, char name[PEER_PROCESS]) {
   name[length > 0 ? length : 0] = '\0';
   name[strcspn(name, "\n")] = '\0';
   for (char *letter = name; *letter; letter++) {
-    *letter = *letter < ' ' || *letter > '~' ? '?' : *letter; /* whoever runs it may call it what he likes */
+    *letter = *letter < ' ' || *letter > '~' ? '?' : *letter; /* the owner of the process chooses its name */
   }
 }
 
@@ -35,7 +35,7 @@ bool peer_read(int fd, struct peer *peer) {
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
     return false;
   }
-  length = 0; /* asked without room for the supplementary groups, the kernel says how many bytes they need */
+  length = 0; /* called without a buffer, the kernel returns the size of the supplementary groups */
   if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &length) == 0 || errno != ERANGE) {
     length = 0;
   }
@@ -76,7 +76,7 @@ bool peer_allowed(const struct peer *peer, const struct config_allow *allow) {
   return false;
 }
 
-void peer_tell(int fd, const char *format, ...) {
+void peer_send_text(int fd, const char *format, ...) {
   char text[480];
   char line[512];
   va_list arguments;
@@ -84,7 +84,7 @@ void peer_tell(int fd, const char *format, ...) {
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   int length = snprintf(line, sizeof line, "framed: %s\n", text);
-  /* Best effort: the client may have gone, or be something that never reads. */
+  /* Best effort: the client may be gone, or never read. */
   (void)!send(fd, line, (size_t)length, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 

@@ -1,6 +1,6 @@
 /*
- * What the two parts of a listening socket share: listener.c has its life, from being found or made to being closed, and below
- * it listener_path.c has the socket itself and the file of a Unix one.
+ * Shared by the two parts of a listening socket. listener.c has its life; listener_path.c has the socket itself and the file of
+ * a Unix socket.
  */
 #ifndef FRAMED_CLIENT_PRIVATE_H
 #define FRAMED_CLIENT_PRIVATE_H
@@ -13,23 +13,24 @@ struct listener {
   int fd;
   char *path;
   bool passed;  /* systemd holds the socket, and passes it at every start */
-  bool created; /* the file at `path` is ours, as long as it has these numbers: */
+  bool created; /* the file at `path` is ours while it has this device and inode */
   dev_t device;
   ino_t inode;
-  struct listener *next; /* on the list of new listeners, or of those that nobody uses */
+  struct listener *next; /* in the list of new listeners */
 };
 
 /* -- listener_path.c ---------------------------------------------------------------------------------------------------- */
 
-/* A listener without a socket. NULL: no memory. */
+/* A listener without a socket. NULL without memory. */
 struct listener *listener_make(const char *path, struct failure *failure);
 bool listener_make_socket(struct listener *listener, int domain, struct failure *failure);
 bool listener_listen(struct listener *listener, struct failure *failure);
 
-/* Makes the socket and its file, which is new until it comes into use, and listens. */
+/* Creates the socket and its file, which is new until it is used, and listens. */
 bool listener_create(struct listener *listener, const struct config_socket_access *access, struct failure *failure);
 void listener_use(const struct listener *listener);
-/* Whether the file at the path is still the one that this listener made. errno says why not: 0 if another file is there. */
+/* True if the file at the path is still the one that this listener created. Otherwise errno has the reason: 0 if another file
+   is there. */
 bool listener_has_file(const struct listener *listener);
 void listener_remove_file(const struct listener *listener);
 

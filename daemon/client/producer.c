@@ -12,7 +12,7 @@ bool producer_must_renew(const struct producer *producer, const struct client *c
   return producer->used && client->native && client->hello.transport == NATIVE_SHARED;
 }
 
-/* -- lending it ---------------------------------------------------------------------------------------------------- */
+/* -- sharing memory ------------------------------------------------------------------------------------------------ */
 
 bool producer_share(struct producer *producer, const struct native_welcome *reply) {
   struct session_share share;
@@ -40,7 +40,7 @@ bool producer_share(struct producer *producer, const struct native_welcome *repl
   return true;
 }
 
-/* -- making it anew ------------------------------------------------------------------------------------------------ */
+/* -- renewing memory ----------------------------------------------------------------------------------------------- */
 
 enum { AGAIN_MS = 1000 };
 
@@ -69,8 +69,7 @@ static void on_tried(void *context) {
   producer->setup->renewed(producer->setup->context, producer);
 }
 
-/* What the seat's last producer had is given up by now, whether or not there is other memory, so its user is charged no more.
- */
+/* The memory of the last producer is released by now, whether or not there is new memory. So its user's charge ends. */
 static void on_worked(void *context) {
   struct producer *producer = context;
   quota_release(&producer->charge);
@@ -81,27 +80,26 @@ static void try_again(void *context) {
   struct producer *producer = context;
   producer->renewing = true;
   producer->renewed = false;
-  producer->owed = producer->setup->frozen;
-  if (!producer->owed && !loop_job(producer->setup->loop, producer_work, on_worked, producer)) {
+  producer->postponed = producer->setup->frozen;
+  if (!producer->postponed && !loop_job(producer->setup->loop, producer_work, on_worked, producer)) {
     failure_set_memory(&producer->failure, "not enough memory");
     on_tried(producer);
   }
 }
 
-void producer_renew_owed(struct producer *producer) {
-  if (producer->owed && producer->closed) {
-    producer->owed = producer->renewing = false;
+void producer_renew_postponed(struct producer *producer) {
+  if (producer->postponed && producer->closed) {
+    producer->postponed = producer->renewing = false;
     quota_release(&producer->charge);
     producer->setup->renewed(producer->setup->context, producer);
-  } else if (producer->owed) {
+  } else if (producer->postponed) {
     try_again(producer);
   }
 }
 
 void producer_renew(struct producer *producer) {
   producer->shares = false;
-  if (producer
-          ->closed) { /* nobody else comes to this seat, and its last client keeps the memory it has: see session/memory.c */
+  if (producer->closed) { /* no client follows, and the last one keeps its memory: see session/memory.c */
     quota_release(&producer->charge);
   } else {
     quota_leave(&producer->charge);
@@ -109,7 +107,7 @@ void producer_renew(struct producer *producer) {
   }
 }
 
-bool seat_owes_memory(const struct producer *producer, uid_t user) {
+bool producer_releases_memory(const struct producer *producer, uid_t user) {
   return producer->renewing && producer->charge.user && producer->client.uid == user;
 }
 

@@ -1,8 +1,8 @@
 /*
- * A seat: a session of a pipeline's source with the producer that has it, and the memory that the two may share.
+ * A session of a pipeline's source with its current producer, and the memory that the two may share.
  *
- * Memory that a client has seen is never another's: a seat whose client has left is closed until its session has other
- * memory, which a worker thread makes. Control loop only, but for that.
+ * Memory that a client has seen is never used for another. After such a client leaves, the session accepts nobody until a
+ * set-up thread has made new memory. Everything else here is for the control loop only.
  */
 #ifndef FRAMED_CLIENT_PRODUCER_H
 #define FRAMED_CLIENT_PRODUCER_H
@@ -17,49 +17,49 @@ struct producer;
 struct producer_setup {
   uv_loop_t *loop;
   const char *pipeline; /* for the log */
-  /* Tells that the seat's session has other memory, or could not get any: then it is tried again until it has. */
+  /* Called when the session has new memory, or could not get any. In that case it is tried again. */
   void (*renewed)(void *context, struct producer *producer);
   void *context;
-  bool frozen; /* sessions keep the memory that they have for now: what is wanted anew is owed */
+  bool frozen; /* no renewal may begin; it is postponed */
 };
 
 struct producer {
-  const struct producer_setup *setup; /* stays */
+  const struct producer_setup *setup; /* outlives the producer */
   struct session *session;
-  struct client client;       /* fd -1: nobody */
-  uint64_t frames_before;     /* that the session had from others before it */
-  struct quota_charge charge; /* to the user of the client, also while memory that the client has seen is given up */
+  struct client client;       /* fd -1: no client */
+  uint64_t frames_before;     /* frames that the session had from earlier producers */
+  struct quota_charge charge; /* of the client's user; also while memory that the client has seen is being released */
   bool idle, stopped;
-  bool cut;                 /* the session cannot go on with the producer, which still has the seat */
-  bool shares;              /* the producer sees the session's memory */
-  bool used;                /* the session's memory has frames of earlier producers */
-  bool renewing;            /* the memory is made anew, since a client that left may still see it */
-  bool owed;                /* that has not begun, as the seats are frozen */
-  bool changing;            /* its session was told to go on with other stages, and does not yet */
+  bool cut;                 /* the session cannot continue with the producer, which is still attached */
+  bool shares;              /* the producer maps the session's memory */
+  bool used;                /* the session's memory holds frames of earlier producers */
+  bool renewing;            /* new memory is being made, because the last client may still see the old one */
+  bool postponed;           /* the renewal has not begun, because renewals are frozen */
+  bool changing;            /* the session was ordered to change its stages, and has not yet */
   bool closed;              /* nothing is tried again */
-  bool lost;                /* making new memory failed, and nobody can be seated here until it succeeds */
-  bool renewed;             /* what the worker thread gave, */
-  struct failure failure;   /* and why it failed */
-  struct loop_timer *again; /* when it is tried again; NULL until it has failed once */
+  bool lost;                /* making new memory failed; no client is accepted until it succeeds */
+  bool renewed;             /* result of the set-up thread */
+  struct failure failure;   /* reason if it failed */
+  struct loop_timer *again; /* timer of the next try; NULL until it has failed once */
 };
 
 bool producer_is_free(const struct producer *producer);
 
-/* Whether this producer wants memory that has others' frames in it: it needs producer_renew() before it sits down. */
+/* True if this client asks for memory that has others' frames in it, so that producer_renew() must come first. */
 bool producer_must_renew(const struct producer *producer, const struct client *client);
 
-/* Lends the session's memory to the seat's producer, if the producer asked for it, and welcomes it with the descriptors. False:
- * the producer gets the stream transport instead, and was not welcomed yet. `reply` is as for that transport. */
+/* Shares the session's memory with its producer, if that asked for it, and sends the WELCOME with the descriptors. Returns
+   false if the producer must use the stream transport; then no WELCOME was sent. `reply` is the WELCOME for that transport. */
 bool producer_share(struct producer *producer, const struct native_welcome *reply);
 
-/* Gets a seat other memory once its producer has left, unless nobody comes any more. Until that is done the session may be
- * held, resumed and stopped, but nothing else, and the producer's user is charged for the old one. */
+/* Gets new memory after the producer left, unless no client follows. Until that is done the session may only be held, resumed
+   and stopped, and the producer's user is charged for the old memory. */
 void producer_renew(struct producer *producer);
-/* Makes what was owed, once the seats are frozen no more. */
-void producer_renew_owed(struct producer *producer);
-/* Whether memory that still counts against this user is being given up. */
-bool seat_owes_memory(const struct producer *producer, uid_t user);
-/* Ends the tries to get other memory; one that is under way goes on. Idempotent. */
+/* Starts the postponed renewal, once renewals are no longer frozen. */
+void producer_renew_postponed(struct producer *producer);
+/* True if memory that this user is charged for is being released. */
+bool producer_releases_memory(const struct producer *producer, uid_t user);
+/* Ends the tries to get new memory; a try under way continues. Idempotent. */
 void producer_close(struct producer *producer);
 
 #endif

@@ -136,7 +136,7 @@ static bool inputs_start_greeting(struct inputs *inputs, struct failure *failure
                                          .who = "producer",
                                          .y4m_too = protocol == CONFIG_PROTOCOL_AUTO,
                                          .timeout_ns = inputs->config->source.timeout_ns,
-                                         .greeted = inputs_on_greeted,
+                                         .on_hello = inputs_on_hello,
                                          .refusals = &inputs->refusals,
                                          .context = inputs};
   inputs->handshakes = handshakes_new(&setup, failure);
@@ -218,7 +218,7 @@ void inputs_close(struct inputs *inputs) {
   inputs->listener = listener_close(inputs->listener);
   endpoint_close(&inputs->endpoint);
   for (unsigned i = 0; i < inputs->waiting_count; i++) {
-    client_tell(&inputs->waiting[i], NATIVE_E_STOPPING, "pipeline %s is stopping", inputs->config->name);
+    client_send_error(&inputs->waiting[i], NATIVE_E_STOPPING, "pipeline %s is stopping", inputs->config->name);
     rights_close(inputs->waiting[i].fd);
   }
   inputs->waiting_count = 0;
@@ -281,7 +281,7 @@ bool inputs_freeze(struct inputs *inputs) {
   bool still = true;
   inputs->producer_setup.frozen = true;
   for (unsigned i = 0; i < inputs->count; i++) {
-    still = still && (!inputs->seats[i].renewing || inputs->seats[i].owed);
+    still = still && (!inputs->seats[i].renewing || inputs->seats[i].postponed);
   }
   return still;
 }
@@ -289,7 +289,7 @@ bool inputs_freeze(struct inputs *inputs) {
 void inputs_thaw(struct inputs *inputs) {
   inputs->producer_setup.frozen = false;
   for (unsigned i = 0; i < inputs->count; i++) {
-    producer_renew_owed(&inputs->seats[i]);
+    producer_renew_postponed(&inputs->seats[i]);
   }
 }
 

@@ -57,7 +57,7 @@ enum config_protocol inputs_protocol(const struct inputs *inputs, const struct c
 
 static void producer_refuse(struct inputs *inputs, const struct client *client, enum native_error_code code,
                             const char *problem) {
-  client_tell(client, code, "%s", problem);
+  client_send_error(client, code, "%s", problem);
   refusals_add(&inputs->refusals, LOG_REFUSED, inputs->config->name, refusals_remedy(code),
                "producer pid %d (user %u) was refused: %s", (int)client->pid, (unsigned)client->uid, problem);
   rights_close(client->fd);
@@ -125,7 +125,7 @@ static void wait_for_memory(struct inputs *inputs, struct producer *producer, co
 static bool may_have_more_soon(const struct inputs *inputs, uid_t user) {
   bool soon = false;
   for (unsigned i = 0; i < inputs->count; i++) {
-    soon = soon || seat_owes_memory(&inputs->seats[i], user);
+    soon = soon || producer_releases_memory(&inputs->seats[i], user);
   }
   return soon && inputs->waiting_count < MOST_WAITING;
 }
@@ -176,7 +176,7 @@ static void producer_or_refuse(struct inputs *inputs, const struct client *clien
   }
 }
 
-void inputs_on_greeted(void *context, const struct client *client) {
+void inputs_on_hello(void *context, const struct client *client) {
   struct inputs *inputs = context;
   if (!client->native || client->hello.role == inputs->welcome.role) {
     producer_or_refuse(inputs, client);

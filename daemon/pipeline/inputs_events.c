@@ -36,7 +36,7 @@ static void note_end(struct inputs *inputs, const struct session_event *event) {
 
 static void on_detached(struct inputs *inputs, struct producer *producer, const struct session_event *event) {
   detach_log(inputs->config, event, &producer->client, &inputs->refusals);
-  detach_tell(inputs->config, event, &producer->client, producer->shares);
+  detach_notify(inputs->config, event, &producer->client, producer->shares);
   note_end(inputs, event);
   producer->client.fd = -1;
   producer->cut = false;

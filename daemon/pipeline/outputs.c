@@ -149,7 +149,7 @@ static bool outputs_start_greeting(struct outputs *outputs, struct failure *fail
                                          .pipeline = outputs->config->name,
                                          .who = "reader",
                                          .timeout_ns = HELLO_TIMEOUT,
-                                         .greeted = outputs_on_greeted,
+                                         .on_hello = outputs_on_hello,
                                          .refusals = &outputs->refusals,
                                          .context = outputs};
   outputs->handshakes = handshakes_new(&setup, failure);
@@ -245,9 +245,9 @@ static void log_detached(const struct outputs *outputs, const struct reader_entr
 static void send_final_error(const struct outputs *outputs, const struct sink_event *event) {
   const struct client client = {.fd = event->fd, .native = true};
   if (event->code != 0 && event->text[0]) {
-    client_tell(&client, (enum native_error_code)event->code, "%s", event->text);
+    client_send_error(&client, (enum native_error_code)event->code, "%s", event->text);
   } else if (event->code != 0) {
-    client_tell(&client, (enum native_error_code)event->code, "pipeline %s is stopping", outputs->config->name);
+    client_send_error(&client, (enum native_error_code)event->code, "pipeline %s is stopping", outputs->config->name);
   }
 }
 

@@ -142,13 +142,13 @@ bool outputs_attach(struct outputs *outputs, const struct client *client, const 
 
 static void reader_refuse(struct outputs *outputs, const struct client *client, enum native_error_code code,
                           const char *problem) {
-  client_tell(client, code, "%s", problem);
+  client_send_error(client, code, "%s", problem);
   refusals_add(&outputs->refusals, LOG_REFUSED, outputs->config->name, refusals_remedy(code),
                "reader pid %d (user %u) was refused: %s", (int)client->pid, (unsigned)client->uid, problem);
   rights_close(client->fd);
 }
 
-void outputs_on_greeted(void *context, const struct client *client) {
+void outputs_on_hello(void *context, const struct client *client) {
   struct outputs *outputs = context;
   struct failure failure;
   struct quota_charge charge = {0};
@@ -174,7 +174,7 @@ void outputs_on_accepted(void *context, int fd, const struct peer *peer) {
     handshakes_receive(outputs->handshakes, fd, peer);
   } else {
     const struct client client = client_of(fd, peer);
-    outputs_on_greeted(outputs, &client);
+    outputs_on_hello(outputs, &client);
   }
 }
 

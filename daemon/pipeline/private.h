@@ -137,7 +137,7 @@ enum config_protocol inputs_protocol(const struct inputs *inputs, const struct c
 void inputs_seat_next(struct inputs *inputs, struct producer *producer);
 /* What the acceptor, the handshakes and a seat's renewal tell. */
 void inputs_on_accepted(void *context, int fd, const struct peer *peer);
-void inputs_on_greeted(void *context, const struct client *client);
+void inputs_on_hello(void *context, const struct client *client);
 void inputs_on_renewed(void *context, struct producer *producer);
 
 /* == the sink side ================================================================================================== */
@@ -253,7 +253,7 @@ void outputs_let_go(struct outputs *outputs, struct reader_entry *place, bool wa
 void outputs_leave_memory(struct outputs *outputs);
 /* What the acceptor and the handshakes tell. */
 void outputs_on_accepted(void *context, int fd, const struct peer *peer);
-void outputs_on_greeted(void *context, const struct client *client);
+void outputs_on_hello(void *context, const struct client *client);
 
 /* == the pipeline =================================================================================================== */
 

@@ -123,7 +123,7 @@ bool server_may_hand_over(const struct server *server, struct failure *failure) 
 
 static void handover_execute(const char *program, struct state *state, struct failure *failure) {
   log_flush();
-  listener_withhold_new(); /* new sockets are a reload's, which the next image begins again if it does not stop */
+  listener_block_new(); /* new sockets are a reload's, which the next image begins again if it does not stop */
   exec_execute(program, state, failure);
   listener_allow_new();
 }
@@ -204,7 +204,7 @@ void server_hand_over(struct server *server, enum history_cause cause, const cha
   if (!server_may_hand_over(server, failure)) {
     return;
   }
-  if (!image_may_follow()) {
+  if (!image_may_be_taken_over()) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the system has no memory that outlives a process, or not enough");
     return;
   }

@@ -153,7 +153,7 @@ void server_end_now(struct server *server, enum exit_status status) {
   struct failure failure;
   listener_close(server->status_listener);
   listener_close(server->http_listener);
-  listener_withhold_new();
+  listener_block_new();
   fd_store_end();
   log_flush();
   if ((is_opening() || !server_has_files(server, &failure)) && hanging_park(server)) {

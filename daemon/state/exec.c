@@ -28,7 +28,7 @@ static struct {
   int reserve[EXEC_RESERVE]; /* 0: none */
 } call;
 
-/* Who was started by a link gets what that names by the time of an upgrade. */
+/* If the daemon was started by a symbolic link, an upgrade executes the link's target at that time. */
 static void follow_link(const char *name) {
   char folder[PATH_ROOM / 2], path[PATH_ROOM];
   char *real = strchr(name, '/') ? realpath(name, NULL) : NULL;
@@ -50,7 +50,7 @@ void exec_remember(char **argv) {
   call.program[length > 0 ? length : 0] = '\0';
   size_t whole = strlen(call.program), end = sizeof deleted - 1;
   if (whole > end && strcmp(call.program + whole - end, deleted) == 0) {
-    call.program[whole - end] = '\0'; /* this is the one before an upgrade; the path is that of the next */
+    call.program[whole - end] = '\0'; /* this program was replaced already; the path is that of its successor */
   }
   follow_link(argv[0]);
 }
@@ -69,20 +69,20 @@ void exec_reserve(int count) {
 
 const char *exec_program(void) { return call.program[0] ? call.program : NULL; }
 
-/* -- in ------------------------------------------------------------------------------------------------------------ */
+/* -- receiving ----------------------------------------------------------------------------------------------------- */
 
-/* The manager keeps its own of each until it has read that it need not, and sockets of which it has one look like those of
- * another daemon. */
+/* The manager keeps its copy of each socket until it has read that it may forget it. Until then such a socket looks like that
+   of another daemon. */
 static void wait_for_manager(void) {
   if (systemd_keeps() > 0) {
-    (void)systemd_has_read(); /* if it does not say so in time, that is how they look */
+    (void)systemd_has_read(); /* without an answer in time they look like that */
   }
 }
 
-/* The variable names the image of the process before this one. */
+/* The variable names the image of the previous process. */
 static enum receipt receive_by_variable(const char *text, struct failure *failure) {
   int fd = (int)strtol(text, NULL, 10);
-  enum receipt receipt = fd_store_look_into(fd >= FIRST ? fd : -1, false, failure);
+  enum receipt receipt = fd_store_open_image(fd >= FIRST ? fd : -1, false, failure);
   unsetenv(VARIABLE);
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
   if (receipt == RECEIPT_WHOLE) {
@@ -97,7 +97,7 @@ enum receipt exec_receive(struct failure *failure) {
   if (receipt == RECEIPT_UNUSABLE) {
     wait_for_manager();
   }
-  exec_reserve(1); /* the start needs the others */
+  exec_reserve(1); /* the start needs the other reserved descriptors */
   return receipt;
 }
 
@@ -107,7 +107,7 @@ void exec_discard(void) {
   wait_for_manager();
 }
 
-/* -- out ----------------------------------------------------------------------------------------------------------- */
+/* -- handing over -------------------------------------------------------------------------------------------------- */
 
 static bool name_image(int image) {
   char text[16];
@@ -132,8 +132,9 @@ static bool exec_run(const char *program, struct failure *failure) {
   return failure_set_system(failure, error, "check that the file is there and may be executed", "cannot execute '%s'", program);
 }
 
-/* With all descriptors that are wanted, and the image: by the variable, or as the service manager gave it. */
-static void hand_on(const char *program, int image, bool by_manager, struct failure *failure) {
+/* Executes the program with all wanted descriptors and the image. The program finds the image by the variable, or as the
+   service manager passed it. */
+static void hand_over(const char *program, int image, bool by_manager, struct failure *failure) {
   exec_reserve(0);
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
   bool stays = fd_table_stay() && fcntl(image, F_SETFD, 0) == 0;
@@ -150,13 +151,13 @@ static void hand_on(const char *program, int image, bool by_manager, struct fail
 
 void exec_execute(const char *program, struct state *state, struct failure *failure) {
   fd_store_note(state, IMAGE_IS_LIVE);
-  hand_on(program ? program : SELF, image_fd(), false, failure);
-  fd_table_mark(); /* what is to be kept is another matter again */
+  hand_over(program ? program : SELF, image_fd(), false, failure);
+  fd_table_mark(); /* the exec failed, so the descriptors to keep may change again */
 }
 
 void exec_repeat(struct failure *failure) {
   fd_store_repeat();
-  hand_on(SELF, image_left_fd(), state_left()->by_manager, failure);
+  hand_over(SELF, image_left_fd(), state_left()->by_manager, failure);
 }
 
 void exec_start_over(struct failure *failure) {

@@ -8,20 +8,20 @@
 #include "daemon/state/fd_table.h"
 #include "daemon/state/state.h"
 
-#define IMAGE "image-" /* of this kind are images there; their number is when they were made, and the latest counts */
+#define IMAGE "image-" /* kind of an image in the store; its number is the time of its creation, and the latest counts */
 
-/* A process may be killed for what it receives: the last of so many processes in a row receives it, and the next one nothing.
- */
-enum { MOST_TAKERS = 3 };
+/* A process may crash because of what it receives. The last of this many processes in a row receives it, and the next one
+   nothing. */
+enum { MOST_RECEIVERS = 3 };
 
 static struct {
   struct state *state; /* in the image; NULL: none */
-  bool unsaid;         /* something of the state could not be said */
-  bool image;          /* the image lies there */
+  bool unsaid;         /* some message to the store could not be sent */
+  bool image;          /* the image is in the store */
 } own;
 
 static struct {
-  uint64_t image; /* when it was made, if it lies there; 0: it does not */
+  uint64_t image; /* creation time of the stored image; 0: not in the store */
   struct image_heartbeat heartbeat;
   enum image_use use;
   bool was_killed;
@@ -47,7 +47,7 @@ static bool keep_image(void) {
   return own.image;
 }
 
-/* What stood there counts until then. */
+/* Until the last store here the old state is valid. */
 void fd_store_note(struct state *state, enum image_use use) {
   struct image_front *front = image_front();
   if (!front) {
@@ -62,12 +62,12 @@ void fd_store_note(struct state *state, enum image_use use) {
   own.state = state;
 }
 
-/* -- what is kept ------------------------------------------------------------------------------------------------- */
+/* -- storing ------------------------------------------------------------------------------------------------------ */
 
 static bool keep_state(struct state *state, enum image_use use) {
   bool fits = state && image_fd() >= 0 && fd_table_needed() <= room_of_descriptors();
   if (!fits) {
-    fd_store_note(state, IMAGE_TELLS); /* before what it says is there goes */
+    fd_store_note(state, IMAGE_TELLS); /* before descriptors that it mentions are removed */
   }
   bool all = fd_table_keep(!fits, room_of_descriptors()) && (keep_image() || image_fd() < 0);
   if (fits) {
@@ -81,7 +81,7 @@ void fd_store_keep_state(struct state *state) { keep_state(state, IMAGE_IS_LIVE)
 
 bool fd_store_keep(struct state *state, struct failure *failure) {
   unsigned needed = fd_table_needed() + FD_TABLE_OTHERS, room = systemd_keeps();
-  if (needed > room) { /* systemd would drop the last ones without a word to us */
+  if (needed > room) { /* systemd would silently drop the last ones */
     image_free(state);
     const char *remedy = needed > SYSTEMD_MOST_KEPT ? "serve fewer connections: there is room for 8192 descriptors at most"
                                                     : "raise FileDescriptorStoreMax= and FDSTORE in the unit, to 8192 at most";
@@ -89,7 +89,7 @@ bool fd_store_keep(struct state *state, struct failure *failure) {
                        "the service manager keeps fewer descriptors (%u) than there are (%u)", room, needed);
   }
   if (!keep_state(state, IMAGE_IS_LEFT) || !systemd_has_read()) {
-    fd_store_withdraw(); /* it may have all of it, and the next process would take that for where this one stopped */
+    fd_store_withdraw(); /* the store may be complete, and the next process must not take it for the current state */
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the service manager does not say whether it kept everything");
   }
   return true;
@@ -130,11 +130,11 @@ void fd_store_end(void) {
   fd_store_forget_image();
 }
 
-/* -- what the process before left ------------------------------------------------------------------------------------ */
+/* -- receiving from the previous process ----------------------------------------------------------------------------- */
 
-/* A beat that cannot have been was one: nobody knows when. */
-enum receipt fd_store_look_into(int fd, bool by_manager, struct failure *failure) {
-  bool is_own = image_look_into(fd), tells = false;
+/* A heartbeat with an impossible time counts as now, because nobody knows the real time. */
+enum receipt fd_store_open_image(int fd, bool by_manager, struct failure *failure) {
+  bool is_own = image_open_left(fd), tells = false;
   const struct image_front *front = image_left_front();
   state_receive(by_manager);
   if (front) {
@@ -154,7 +154,7 @@ enum receipt fd_store_look_into(int fd, bool by_manager, struct failure *failure
   return RECEIPT_UNUSABLE;
 }
 
-/* There are two where one was just following the other. */
+/* There are two images if one process was just replacing another. */
 static int take_image(void) {
   int image = -1;
   uint64_t born;
@@ -173,9 +173,9 @@ static int take_image(void) {
 
 enum receipt fd_store_receive(struct failure *failure) {
   int fd = systemd_keeps() > 0 ? take_image() : -1;
-  enum receipt receipt = fd >= 0 ? fd_store_look_into(fd, true, failure) : RECEIPT_NONE;
-  if (receipt == RECEIPT_WHOLE && last.heartbeat.takers + 1 < MOST_TAKERS) {
-    image_left_front()->heartbeat.takers++; /* before anything that this process may die of */
+  enum receipt receipt = fd >= 0 ? fd_store_open_image(fd, true, failure) : RECEIPT_NONE;
+  if (receipt == RECEIPT_WHOLE && last.heartbeat.receivers + 1 < MOST_RECEIVERS) {
+    image_left_front()->heartbeat.receivers++; /* before anything that may crash this process */
   } else {
     fd_store_release();
   }
@@ -197,7 +197,7 @@ void fd_store_release(void) {
 
 void fd_store_repeat(void) {
   struct image_front *front = image_left_front();
-  front->heartbeat.takers = last.heartbeat.takers;
+  front->heartbeat.receivers = last.heartbeat.receivers;
   front->use = (unsigned char)last.use;
 }
 
@@ -207,7 +207,7 @@ struct image_heartbeat fd_store_last_heartbeat(void) {
   return last.heartbeat;
 }
 
-/* Without a state any file may be. */
+/* Without a state any file may have been written. */
 bool fd_store_was_writing(const char *file, uint64_t *result_bytes) {
   const struct state *state = image_left_front() ? state_left()->state : NULL;
   bool was = last.was_killed && !state;
@@ -221,6 +221,6 @@ bool fd_store_was_writing(const char *file, uint64_t *result_bytes) {
 
 void fd_store_forget_last(void) {
   last.was_killed = false;
-  image_look_away();
+  image_close_left();
   fd_table_close_rest(true);
 }

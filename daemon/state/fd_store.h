@@ -1,8 +1,8 @@
 /*
- * The fd store: the descriptor store of the service manager, where what outlives a process lies until the next one.
+ * The descriptor store of the service manager, which keeps the image and all descriptors of the table between two processes.
  *
- * The image lies there, and all descriptors of the table. At the front of the image stand the state, which says how all of that
- * is to be taken and what was being written, and a heartbeat that says until when.
+ * The front of the image has the state, which says how to take the rest over and which files were being written. It also has a
+ * heartbeat with the time until which that is valid.
  */
 #ifndef FRAMED_STATE_FD_STORE_H
 #define FRAMED_STATE_FD_STORE_H
@@ -11,47 +11,48 @@
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
-/* -- this process's ------------------------------------------------------------------------------------------------- */
+/* -- of this process ------------------------------------------------------------------------------------------------ */
 
-/* At an orderly end: gives the state, a record that is taken over, and all descriptors that are wanted to the store; then this
- * process may end. */
+/* For an orderly end: stores the state, a record that is taken over, and all wanted descriptors. After success this process may
+   end. */
 bool fd_store_keep(struct state *state, struct failure *failure);
-/* In case there is none: replaces the state by this one (NULL: there is no memory), with all descriptors that are wanted; where
- * there is not room for all, by the listening sockets alone. */
+/* For a possible kill: replaces the state by this one (NULL: no memory) and stores all wanted descriptors. If there is not
+   enough room for all, stores only the listening sockets. */
 void fd_store_keep_state(struct state *state);
-/* Replaces the state by one that tells what this process does; with another `use` than that, for whoever gets the image. */
+/* Replaces the state. With IMAGE_TELLS it only reports what this process does; otherwise the next process takes over from
+   it. */
 void fd_store_note(struct state *state, enum image_use use);
-/* What could not be said is due once more. */
+/* Tries again what could not be stored. */
 void fd_store_try_again(void);
-/* Says that this process still runs, with so many clients. */
+/* Heartbeat: this process runs, with so many clients. */
 void fd_store_beat(int64_t now, uint64_t clients);
-/* Takes back all descriptors that lie there, also what was received. */
+/* Removes all stored descriptors, also those that were received. */
 void fd_store_withdraw(void);
-/* This process ends by itself: the next one takes nobody for killed. */
+/* This process ends by itself, so the next one does not count it as killed. */
 void fd_store_end(void);
 
-/* -- what the process before left ------------------------------------------------------------------------------------ */
+/* -- from the previous process --------------------------------------------------------------------------------------- */
 
 enum receipt { RECEIPT_NONE, RECEIPT_WHOLE, RECEIPT_UNUSABLE };
 
-/* What fd_store_keep() gave, or what was kept until a kill. UNUSABLE: with a sentence. Until fd_store_release() it also stays
- * in the store, for the next process if this one is killed before it has touched anything; but not for ever. */
+/* Receives what fd_store_keep() stored, or what was stored before a kill. UNUSABLE: `failure` has the reason. It also stays in
+   the store until fd_store_release(), in case this process is killed before it has touched anything; but not for more than
+   MOST_RECEIVERS processes. */
 enum receipt fd_store_receive(struct failure *failure);
-/* Takes what is in the image of a process before this one; takes the descriptor over. */
-enum receipt fd_store_look_into(int fd, bool by_manager, struct failure *failure);
-/* From now on this process reads and writes what it received, so that it is of no use to any other. Idempotent. */
+/* Reads the image of a previous process. Takes over the descriptor. */
+enum receipt fd_store_open_image(int fd, bool by_manager, struct failure *failure);
+/* From now on this process uses the descriptors that it received, so no other process may take them over. Idempotent. */
 void fd_store_release(void);
-/* The next image of this process receives the same: nothing of it was touched, and that image does not count as another
- * process. */
+/* The next image of this process will receive the same, untouched. It does not count as another process. */
 void fd_store_repeat(void);
-/* Whether a process before this one was killed, and its last beat. */
+/* True if the previous process was killed; the other call returns its last heartbeat. */
 bool fd_store_was_killed(void);
 struct image_heartbeat fd_store_last_heartbeat(void);
-/* Whether that process may have left the file with a part of a result at its end; `result_bytes`: of a whole one, or 0. */
+/* True if that process may have left part of a result at the end of the file. `result_bytes`: size of a complete one, or 0. */
 bool fd_store_was_writing(const char *file, uint64_t *result_bytes);
-/* Its image need not lie there any more. */
+/* Removes its image from the store. */
 void fd_store_forget_image(void);
-/* This process serves: listeners that nobody took are closed, and its files are its own. */
+/* This process serves now: closes listeners that nobody took. Its files count as its own. */
 void fd_store_forget_last(void);
 
 #endif

@@ -12,18 +12,19 @@
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
-#define CARRIED "d" /* of this kind is what lies there; short, since there are many */
+#define CARRIED "d" /* kind of these descriptors in the store; short, because there are many */
 
 enum { FIRST_ROOM = 64, MOST = 1 << 20, NONE = -1 };
 
-/* What is known of a descriptor; its number is the place in the table. */
+/* One descriptor; its number is the index in the table. */
 struct entry {
-  int before;    /* which number it had in the process before; NONE: it was taken, or is this one's */
-  unsigned kept; /* under which number it lies in the store, also after its end, until the manager was told; 0: it does not */
+  int before; /* its number in the previous process; NONE: taken, or opened by this process */
+  /* Its number in the store, also after it was closed, until the manager knows; 0: not stored. */
+  unsigned kept;
   unsigned char used, wanted, listens, passed;
-  unsigned char stale;       /* what lies there is what had the number before */
-  uint64_t path;             /* of a listener, which is known by its checksum; 0: nobody knows */
-  dev_t device, file_device; /* what it is, and which file a listener made */
+  unsigned char stale;       /* the store has the descriptor that had this number before */
+  uint64_t path;             /* checksum of a listener's path; 0: unknown */
+  dev_t device, file_device; /* identify the file, and the file that a listener created */
   ino_t inode, file_inode;
 };
 
@@ -35,13 +36,13 @@ struct fd_table {
 static struct {
   pthread_mutex_t lock;
   struct fd_table *table; /* in the image; NULL: none yet */
-  bool lacks;             /* what is wanted and not in the table */
+  bool lacks;             /* a wanted descriptor is not in the table */
   atomic_bool marked;
-} own = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; /* what locks may also be part of another change */
+} own = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; /* recursive, because a change may include another one */
 
-/* -- places ----------------------------------------------------------------------------------------------------------- */
+/* -- entries ---------------------------------------------------------------------------------------------------------- */
 
-/* The address of the table changes in one step, so that there is a whole one at any time. */
+/* Grows the table. Its address changes by one store, so there is a complete table at any time. */
 static struct entry *reach(unsigned number) {
   struct fd_table *table = own.table, *larger = table;
   struct image_front *front = image_front();
@@ -71,7 +72,7 @@ static struct entry *reach(unsigned number) {
   return &larger->entries[number];
 }
 
-/* Goes through the table: `for (struct entry *entry = NULL; (entry = next_of(entry));)`. */
+/* Iterates over the table: `for (struct entry *entry = NULL; (entry = next_of(entry));)`. */
 static struct entry *next_of(const struct entry *entry) {
   size_t at = entry ? (size_t)(entry - own.table->entries) + 1 : 0;
   return own.table && at < own.table->count ? &own.table->entries[at] : NULL;
@@ -79,21 +80,21 @@ static struct entry *next_of(const struct entry *entry) {
 
 static int number_of(const struct entry *entry) { return (int)(entry - own.table->entries); }
 
-/* Whether the number is still what it was. */
+/* True if the number is still the same file. */
 static bool has_stayed(int fd, const struct entry *entry) {
   struct stat status;
   return fd > STDERR_FILENO && fd != image_left_fd() && fstat(fd, &status) == 0 && status.st_dev == entry->device &&
          status.st_ino == entry->inode;
 }
 
-/* The number means another file by now, or none. */
-static void let_go(struct entry *entry) {
+/* Clears the entry, because the number is now another file or closed. */
+static void clear_entry(struct entry *entry) {
   *entry = (struct entry){.before = NONE, .kept = entry->kept, .stale = entry->kept != 0};
 }
 
 /* -- the store -------------------------------------------------------------------------------------------------------- */
 
-/* The least number under which nothing lies there. */
+/* The smallest number not used in the store. */
 static unsigned unused_number(void) {
   static bool used[SYSTEMD_MOST_KEPT + 2];
   unsigned number = 1;
@@ -113,7 +114,7 @@ static bool forget(struct entry *entry) {
   return entry->kept == 0;
 }
 
-/* The next process knows that it lies there also if this one is killed before it has seen that the manager was told. */
+/* The number is set before the message is sent. So the next process knows it even after a kill in between. */
 static bool keep(struct entry *entry) {
   bool is_free = !entry->stale || forget(entry);
   if (is_free && entry->kept == 0) {
@@ -129,7 +130,7 @@ static struct entry *enter(int fd) {
   if (!entry || (entry->used && entry->device == status.st_dev && entry->inode == status.st_ino)) {
     return entry;
   }
-  let_go(entry);
+  clear_entry(entry);
   forget(entry);
   entry->used = 1;
   entry->device = status.st_dev;
@@ -137,7 +138,7 @@ static struct entry *enter(int fd) {
   return entry;
 }
 
-/* -- this process's ------------------------------------------------------------------------------------------------- */
+/* -- of this process ------------------------------------------------------------------------------------------------ */
 
 void fd_table_mark(void) { own.marked = true; }
 bool fd_table_is_marked(void) { return own.marked; }
@@ -177,7 +178,7 @@ bool fd_table_forget(bool wanted_too) {
   pthread_mutex_lock(&own.lock);
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     if (!entry->wanted) {
-      let_go(entry);
+      clear_entry(entry);
     }
     all = ((entry->wanted && !wanted_too) || forget(entry)) && all;
   }
@@ -193,7 +194,7 @@ bool fd_table_keep(bool listeners_only, unsigned room) {
     entry->wanted = entry->wanted && (entry->listens || !listeners_only);
     others += entry->kept != 0 && !entry->wanted;
   }
-  if (fd_table_needed() + others > room) { /* else the store would leave out others without a word */
+  if (fd_table_needed() + others > room) { /* otherwise the store would silently leave out others */
     fd_table_forget(false);
   }
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
@@ -226,7 +227,7 @@ void fd_table_listen(int fd, const char *path, bool passed, const struct stat *f
   own.marked = true;
   pthread_mutex_lock(&own.lock);
   struct entry *entry = enter(fd);
-  if (entry) { /* else the next process makes its own */
+  if (entry) { /* without an entry, the next process creates its own socket */
     entry->before = NONE;
     entry->listens = 1;
     entry->passed = passed;
@@ -244,7 +245,7 @@ void fd_table_leave(int fd, bool is_aside) {
   if (is_there && is_aside) {
     own.table->entries[fd].before = fd;
   } else if (is_there) {
-    let_go(&own.table->entries[fd]);
+    clear_entry(&own.table->entries[fd]);
   }
   pthread_mutex_unlock(&own.lock);
 }
@@ -275,7 +276,7 @@ int fd_table_take_listener(const char *path, const struct sockaddr *tcp, socklen
   return found;
 }
 
-/* -- what came from the process before ------------------------------------------------------------------------------ */
+/* -- receiving from the previous process ---------------------------------------------------------------------------- */
 
 static const struct fd_table *left_table(void) {
   static const struct fd_table none;
@@ -286,13 +287,13 @@ static const struct fd_table *left_table(void) {
   return sound ? table : &none;
 }
 
-/* What is not what the table that was left says is of use only if it listens. */
+/* A descriptor that does not match the received table is of use only if it listens. */
 static void receive(int fd, int before, const struct entry *left, unsigned kept) {
   bool is_known = left && left->used && has_stayed(fd, left);
   struct stat status = {0};
   struct entry *entry = fstat(fd, &status) == 0 ? reach((unsigned)fd) : NULL;
   if (!entry) {
-    return; /* without memory it stays open for nothing, until this process ends */
+    return; /* without memory it stays open and unused until this process ends */
   }
   *entry = is_known ? *left : (struct entry){.used = 1, .device = status.st_dev, .inode = status.st_ino};
   entry->before = before;
@@ -302,12 +303,12 @@ static void receive(int fd, int before, const struct entry *left, unsigned kept)
   entry->passed = entry->passed && entry->listens && kept == 0;
   if (!is_known && !entry->listens) {
     rights_close(fd);
-    let_go(entry);
+    clear_entry(entry);
   }
 }
 
-/* A number that makes no sense may be that of a descriptor which this process opens for itself: only those that are open by now
- * are to be had. */
+/* Only numbers that are open now can be received. Any other number may belong to a descriptor that this process opens
+   itself. */
 static void receive_by_exec(const struct fd_table *left) {
   for (unsigned fd = 0; fd < left->count && fd < MOST; fd++) {
     const struct entry *entry = &left->entries[fd];
@@ -354,7 +355,7 @@ void fd_table_close_rest(bool listeners) {
   for (struct entry *entry = NULL; (entry = next_of(entry));) {
     if (entry->before >= 0 && (!entry->listens || (listeners && !entry->passed))) {
       rights_close(number_of(entry));
-      let_go(entry);
+      clear_entry(entry);
     }
   }
   pthread_mutex_unlock(&own.lock);

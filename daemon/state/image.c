@@ -15,25 +15,25 @@ enum { PAGE = 4096, FEWEST_PAGES = 256, AT_ONCE = 512 * 1024 };
 
 #define MOST_PAGES (UINT64_C(1) << 22)
 
-struct head { /* at the beginning of the memory */
+struct head { /* at the start of the memory */
   char version[STATE_VERSION_TEXT];
-  uintptr_t base; /* where the process had it that made it */
+  uintptr_t base; /* its address in the process that made it */
   uint64_t born;
   _Atomic unsigned char disowned;
 };
 
 struct record {
-  uint32_t kind, pages; /* IMAGE_FREE: nobody has it */
+  uint32_t kind, pages; /* IMAGE_FREE: unused */
   uint64_t bytes;
-  struct record *next; /* while nobody has it; means something to its own process only */
+  struct record *next; /* valid in its own process only, while unused */
   _Alignas(64) unsigned char body[];
 };
 
 static struct {
-  pthread_mutex_t lock; /* for what follows, but for records that somebody has */
+  pthread_mutex_t lock; /* protects the fields below, but not records in use */
   unsigned char *base;  /* NULL: none yet */
   int fd;
-  uint64_t used, most; /* so many pages were ever given, and are there */
+  uint64_t used, most; /* pages handed out so far, and their maximum */
   struct record *free;
 } image = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
@@ -43,10 +43,10 @@ static struct {
   int fd;
 } left = {.fd = -1};
 
-/* -- this process's ------------------------------------------------------------------------------------------------- */
+/* -- of this process ------------------------------------------------------------------------------------------------ */
 
-/* Of the size that it may ever have: it is sparse. The limit of the size of files is meant for those on disks: up to what may
- * be allowed it is put aside. -1 where the system has no such memory, no descriptor for it, or files may not be as large. */
+/* Creates the file with its maximum size; it is sparse. RLIMIT_FSIZE is meant for files on disks, so it is raised to its hard
+   limit meanwhile. Returns -1 without a memfd or a descriptor, or if the limit is too small. */
 static int make_file(void) {
   struct rlimit limit = {0};
   (void)getrlimit(RLIMIT_FSIZE, &limit);
@@ -62,11 +62,11 @@ static int make_file(void) {
   return fd;
 }
 
-/* Without a file the memory is as any other, which ends with this process. */
+/* Without a file, uses ordinary memory, which ends with this process. */
 static bool open_image(void) {
   int fd = make_file(), flags = MAP_NORESERVE | (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
   void *base = mmap(NULL, image.most * PAGE, PROT_READ | PROT_WRITE, flags, fd, 0);
-  if (base == MAP_FAILED) { /* where addresses are limited, less has to do */
+  if (base == MAP_FAILED) { /* if the address space is limited, try less */
     image.most /= 16;
     base = mmap(NULL, image.most * PAGE, PROT_READ | PROT_WRITE, flags, fd, 0);
   }
@@ -79,7 +79,8 @@ static bool open_image(void) {
   image.fd = fd;
   image.base = base;
   image.used = IMAGE_FRONT / PAGE + 1;
-  (void)madvise(image.base + image.used * PAGE, (image.most - image.used) * PAGE, MADV_DONTDUMP); /* a core fills holes */
+  /* otherwise a core dump would fill the holes */
+  (void)madvise(image.base + image.used * PAGE, (image.most - image.used) * PAGE, MADV_DONTDUMP);
   struct head *head = base;
   head->base = (uintptr_t)base;
   head->born = (uint64_t)clock_now();
@@ -103,8 +104,8 @@ static struct record *take_record(uint64_t pages) {
   return record;
 }
 
-/* What another owner left is gone before the new one has the record, and a lane meets no page fault in it unless it is large.
- * There are few sizes, so that one that is free fits the next owner. */
+/* Returns zeroed memory, so that a lane meets no page fault in it unless it is large. Sizes are powers of two, so a free record
+   fits a later owner. */
 void *image_new(enum image_kind kind, size_t bytes) {
   uint64_t pages = 1;
   while (pages < MOST_PAGES && pages * PAGE - sizeof(struct record) < bytes) {
@@ -125,7 +126,7 @@ void *image_new(enum image_kind kind, size_t bytes) {
   return record->body;
 }
 
-bool image_may_follow(void) {
+bool image_may_be_taken_over(void) {
   struct rlimit limit;
   return image.fd >= 0 && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_max >= image.most * PAGE;
 }
@@ -145,7 +146,7 @@ void *image_free(void *body) {
   }
   struct record *record = record_of(body);
   record->kind = IMAGE_FREE;
-  if (record->bytes > AT_ONCE && image.fd >= 0) { /* its pages are zeros again, and nobody's */
+  if (record->bytes > AT_ONCE && image.fd >= 0) { /* its pages become holes, which read as zeros */
     off_t at = (off_t)((unsigned char *)record - image.base);
     (void)fallocate(image.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at + PAGE, (off_t)(record->pages - 1) * PAGE);
     memset(record->body, 0, PAGE - sizeof *record);
@@ -167,7 +168,7 @@ void image_disown(void) {
   }
 }
 
-/* -- what a process before this one left ---------------------------------------------------------------------------- */
+/* -- of the previous process ---------------------------------------------------------------------------------------- */
 
 static void forget_left(void) {
   if (left.base) {
@@ -176,10 +177,10 @@ static void forget_left(void) {
   left.base = NULL;
 }
 
-bool image_look_into(int fd) {
+bool image_open_left(int fd) {
   struct stat status;
   char version[STATE_VERSION_TEXT];
-  image_look_away();
+  image_close_left();
   left.fd = fd;
   left.bytes = fstat(fd, &status) == 0 ? (size_t)status.st_size / PAGE * PAGE : 0;
   void *base = left.bytes < FEWEST_PAGES * PAGE
@@ -201,7 +202,7 @@ struct image_front *image_left_front(void) {
 
 int image_left_fd(void) { return left.fd; }
 
-void image_look_away(void) {
+void image_close_left(void) {
   forget_left();
   if (left.fd >= 0) {
     close(left.fd);

@@ -20,7 +20,7 @@ void state_receive(bool by_manager) {
 
 const struct left *state_left(void) { return &received; }
 
-/* -- of all process images ------------------------------------------------------------------------------------------ */
+/* -- shared by all process images ----------------------------------------------------------------------------------- */
 
 bool history_adopt(struct history *history, const struct history *left) {
   bool sound = (unsigned)left->cause < HISTORY_CAUSE_COUNT && IMAGE_IS_FLAG(left->suspects) && image_is_time(left->stopped) &&

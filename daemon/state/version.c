@@ -1,10 +1,10 @@
-/* What must be equal in two programs for one to understand what the other left. */
+/* The version of the state: what must be equal in two programs for one to take over from the other. */
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/state/state.h"
 
-/* FNV-1a by words of 8 bytes, and a last mix, so that every bit of the input changes half of those that come out. */
+/* FNV-1a over words of 8 bytes with a final mix, so that every input bit changes half of the output bits. */
 uint64_t state_checksum(const void *bytes, size_t length) {
   uint64_t sum = UINT64_C(0xcbf29ce484222325) ^ length;
   for (size_t at = 0; at < length; at += sizeof sum) {
@@ -17,7 +17,7 @@ uint64_t state_checksum(const void *bytes, size_t length) {
   return sum ^ (sum >> 32);
 }
 
-static unsigned layout; /* a hash of what is passed whole; set once, before any thread */
+static unsigned layout; /* hash of the layout; set once, before any thread */
 
 void state_set_layout(const size_t *sizes, size_t count) {
   layout = (unsigned)(state_checksum(sizes, count * sizeof *sizes) >> 32);

@@ -88,15 +88,15 @@ END_TEST
 START_TEST(it_is_told_one_line_if_it_can_take_it) {
   int pair[2];
   ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-  peer_tell(pair[0], "no room for %d", 2);
+  peer_send_text(pair[0], "no room for %d", 2);
   char text[64] = "";
   ck_assert_int_eq(read(pair[1], text, sizeof text), 22);
   ck_assert_str_eq(text, "framed: no room for 2\n");
   while (send(pair[0], text, sizeof text, MSG_DONTWAIT) > 0) {
   }
-  peer_tell(pair[0], "lost"); /* neither waits, */
+  peer_send_text(pair[0], "lost"); /* neither waits, */
   close(pair[1]);
-  peer_tell(pair[0], "lost"); /* nor raises SIGPIPE */
+  peer_send_text(pair[0], "lost"); /* nor raises SIGPIPE */
   close(pair[0]);
 }
 END_TEST

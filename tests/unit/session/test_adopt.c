@@ -205,7 +205,7 @@ START_TEST(it_makes_sense_after_each_instruction) {
   bool apart = _i == 1;
   int status = 0;
   set_up(apart);
-  ck_assert(image_look_into(dup(image_fd())));
+  ck_assert(image_open_left(dup(image_fd())));
   image_front()->use = IMAGE_IS_LIVE; /* as of one that is killed */
   state_receive(true);
   pid_t child = fork();

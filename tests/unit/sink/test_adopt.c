@@ -22,7 +22,7 @@ static void set_up(void) {
   sink = sink_new(&setup, &failure);
   ck_assert_ptr_nonnull(sink);
   left = reader_new(sink, -1, &failure);
-  ck_assert(left && reader_make_room(left) && image_look_into(dup(image_fd())));
+  ck_assert(left && reader_make_room(left) && image_open_left(dup(image_fd())));
   memset(left->room->bytes, 7, TO);
   left->rest.at = FROM;
   left->rest.end = TO;
@@ -30,7 +30,7 @@ static void set_up(void) {
 }
 
 static void tear_down(void) {
-  image_look_away();
+  image_close_left();
   left = reader_free(left);
   sink = sink_free(sink);
 }

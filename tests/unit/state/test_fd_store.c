@@ -27,7 +27,7 @@ static enum receipt note(struct state *state, enum image_use use, bool by_manage
   setenv("FDSTORE", "10", 1);
   fd_store_note(state, use);
   fd_store_beat(clock_now(), 3);
-  return fd_store_look_into(dup(image_fd()), by_manager, &failure);
+  return fd_store_open_image(dup(image_fd()), by_manager, &failure);
 }
 
 START_TEST(files_that_were_written_are_known) {
@@ -59,7 +59,7 @@ START_TEST(who_ended_by_itself_was_not_killed) {
   uint64_t bytes;
   note(state_of(named, unsized), IMAGE_IS_LIVE, true);
   fd_store_end();
-  ck_assert_int_eq(fd_store_look_into(dup(image_fd()), true, &failure), RECEIPT_NONE);
+  ck_assert_int_eq(fd_store_open_image(dup(image_fd()), true, &failure), RECEIPT_NONE);
   ck_assert(!fd_store_was_killed() && !fd_store_was_writing(named, &bytes) && bytes == 0);
   fd_store_forget_last();
 }
@@ -80,7 +80,7 @@ START_TEST(whose_process_failed_by_itself_tells_and_is_of_no_use) {
   uint64_t bytes;
   note(state_of(named, unsized), IMAGE_IS_LIVE, true);
   image_disown();
-  ck_assert_int_eq(fd_store_look_into(dup(image_fd()), true, &failure), RECEIPT_UNUSABLE);
+  ck_assert_int_eq(fd_store_open_image(dup(image_fd()), true, &failure), RECEIPT_UNUSABLE);
   ck_assert(failure.text[0] && fd_store_was_killed() && fd_store_was_writing(named, &bytes) && bytes == 512);
   fd_store_forget_last();
 }

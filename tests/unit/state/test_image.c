@@ -9,7 +9,7 @@
 
 enum { BYTES = 700, LARGE = 3 * 1024 * 1024, PAGE = 4096 };
 
-static void look(void) { ck_assert(image_look_into(dup(image_fd()))); }
+static void look(void) { ck_assert(image_open_left(dup(image_fd()))); }
 
 START_TEST(a_record_is_found_by_its_address) {
   unsigned char *one = image_new(IMAGE_READER, BYTES), *other = image_new(IMAGE_SINK, BYTES);
@@ -26,7 +26,7 @@ START_TEST(a_record_is_found_by_its_address) {
   ck_assert_ptr_null(image_left_at(NULL, IMAGE_READER, BYTES));
   image_free(one);
   image_free(other);
-  image_look_away();
+  image_close_left();
 }
 END_TEST
 
@@ -45,7 +45,7 @@ START_TEST(another_owner_finds_nothing_of_the_one_before) {
   }
   ck_assert(image_left(next, IMAGE_ROOM, &bytes) && bytes == sizes[_i]);
   image_free(next);
-  image_look_away();
+  image_close_left();
 }
 END_TEST
 
@@ -72,7 +72,7 @@ START_TEST(a_core_takes_what_was_used) {
   look();
   ck_assert_uint_le(dumped(), 3 * LARGE);
   image_free(one);
-  image_look_away();
+  image_close_left();
 }
 END_TEST
 
@@ -89,20 +89,20 @@ START_TEST(an_address_may_be_anything) {
     ck_assert_ptr_null(image_left_at((void *)((uintptr_t)record ^ (uintptr_t)1 << bit), IMAGE_READER, BYTES));
   }
   image_free(record);
-  image_look_away();
+  image_close_left();
 }
 END_TEST
 
 START_TEST(what_is_none_is_not_looked_into) {
   int other = memfd_create("other", 0), empty = memfd_create("empty", 0);
   ck_assert_int_eq(ftruncate(other, LARGE), 0);
-  ck_assert(!image_look_into(other));
-  ck_assert(!image_look_into(empty));
+  ck_assert(!image_open_left(other));
+  ck_assert(!image_open_left(empty));
   image_free(image_new(IMAGE_SINK, BYTES));
   look();
   image_disown();
-  ck_assert(!image_look_into(dup(image_fd())));
-  image_look_away();
+  ck_assert(!image_open_left(dup(image_fd())));
+  image_close_left();
 }
 END_TEST
 

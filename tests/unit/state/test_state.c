@@ -18,13 +18,13 @@ static struct state *write_state(enum image_use use) {
   memcpy(state->pipeline + PIPELINES, text, sizeof text);
   image_front()->state = state;
   image_front()->use = (unsigned char)use;
-  ck_assert(image_look_into(dup(image_fd())));
+  ck_assert(image_open_left(dup(image_fd())));
   return state;
 }
 
 static void forget(struct state *state) {
   image_free(state);
-  image_look_away();
+  image_close_left();
 }
 
 START_TEST(what_is_written_is_found) {
