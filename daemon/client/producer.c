@@ -54,7 +54,7 @@ static void try_again(void *context);
 static void on_tried(void *context) {
   struct producer *producer = context;
   if (!producer->renewed && !producer->lost) {
-    log_event(LOG_CLIENT_ERROR, producer->setup->pipeline, "there is a place for one producer less, until this has an end: %s",
+    log_event(LOG_CLIENT_ERROR, producer->setup->pipeline, "one producer less can connect until this ends: %s",
               producer->failure.text);
   }
   producer->renewing = false;

@@ -1,6 +1,6 @@
 /*
- * What a pipeline is told from outside: to pause, to go on, to drain, to keep what it recorded. The answers to the first and
- * the third come later, when run.c hears that it is so, or when their time is over.
+ * Commands from outside: pause, resume, drain, and record an event. Pause and drain are answered later, when run.c reaches the
+ * state or when their time is over.
  */
 #include <inttypes.h>
 
@@ -23,7 +23,7 @@ static const char *const waiting_texts[] = {
     [WAITING_FOR_RESUME] = "",
 };
 
-/* The answer comes when the lanes know of the pause, so that no frame that comes after it is taken. */
+/* Answered when the lanes know of the pause, so that no frame is accepted after the answer. */
 static void pause_frames(struct pipeline *pipeline, server_answer *answer, void *context) {
   if (!pending_add(&pipeline->pauses, PAUSE_LIMIT, answer, context)) {
     return;
@@ -68,7 +68,7 @@ static void record_event(const struct pipeline *pipeline, server_answer *answer,
 void pipeline_on_pause_expired(void *owner, server_answer *answer, void *context) {
   const struct pipeline *pipeline = owner;
   answer_error(answer, context, 504, "ask again, and framectl health whether a lane or a device hangs",
-               "pipeline '%s' may still take frames: its lane has not heard of the pause yet", pipeline->config->name);
+               "pipeline '%s' may still take frames: its lane has not processed the pause yet", pipeline->config->name);
 }
 
 void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context) {
@@ -76,12 +76,12 @@ void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context
   struct ledger ledger;
   pipeline_ledger(pipeline, &ledger);
   const char *reason = waiting_texts[pipeline_waiting(pipeline)];
-  answer_error(answer, context, 504, "it goes on draining; ask again, or resume it",
+  answer_error(answer, context, 504, "it continues to drain; ask again, or resume it",
                "pipeline '%s' still has %" PRIu64 " frame%s in flight%s", pipeline->config->name, ledger.in_flight,
                ledger.in_flight == 1 ? "" : "s", reason);
 }
 
-/* It takes no frames, and goes by the last command once it need not wait any more. */
+/* It accepts no frames, and starts in the state of the last command. */
 static void command_waiting(struct pipeline *pipeline, enum pipeline_command command, server_answer *answer, void *context) {
   static const enum pipeline_state states[] = {[PIPELINE_COMMAND_PAUSE] = PIPELINE_PAUSED,
                                                [PIPELINE_COMMAND_RESUME] = PIPELINE_RUNNING,

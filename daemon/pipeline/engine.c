@@ -22,7 +22,8 @@ static unsigned count_lanes(const struct config *config) {
   if (config->lanes > 0 || own == 1) {
     return config->lanes > 0 ? config->lanes : 1;
   }
-  return placement_lanes(own > 0 ? (long)own + 1 : sysconf(_SC_NPROCESSORS_ONLN)); /* of its own none is left to others */
+  /* configured processors need not leave one to others */
+  return placement_lanes(own > 0 ? (long)own + 1 : sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 static bool open_lanes(struct engine *engine, const struct config *config, struct failure *failure) {
@@ -106,7 +107,7 @@ struct engine *engine_open(const struct config *config, const struct engine *lef
   }
   engine->hurries = hurries;
   engine->realtime = config->realtime;
-  engine->realtime.processors = (struct config_processors){0}; /* where a lane may spin for ever */
+  engine->realtime.processors = (struct config_processors){0}; /* a lane may spin for ever on its processor */
   engine->realtime.priority -= engine->realtime.priority > 1;  /* a lane that wakes up goes first */
   if (!realtime_check(&config->realtime, failure) || !realtime_lock(&config->realtime, failure) ||
       !engine_open_devices(engine, config, left, failure) || !open_lanes(engine, config, failure)) {

@@ -1,9 +1,9 @@
 /*
  * The devices of the engine: which are opened, and which are left out.
  *
- * A device is left out when it was drained, or when it failed for good, which is: it cannot be opened, or it failed again and
- * again. Nothing is moved while frames run. Whoever leaves a device out or takes it back lets another process follow, which
- * places all sessions anew on what is there, with their frames.
+ * A device is left out if it was drained or is permanently broken: it cannot be opened, or it failed again and again. No
+ * session moves while frames run. To leave a device out or to bring it back, the daemon starts another process image, which
+ * assigns all sessions with their frames again.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ bool engine_failure(struct failure *failure, const struct gpu_error *error) {
                           : device_failure(failure, error, NULL);
 }
 
-/* -- questions -------------------------------------------------------------------------------------------------------- */
+/* -- queries ---------------------------------------------------------------------------------------------------------- */
 
 struct opened *engine_find_opened(const struct engine *engine, unsigned index) {
   for (unsigned i = 0; i < engine->device_count; i++) {
@@ -103,7 +103,7 @@ bool engine_stand_by(struct engine *engine, enum config_standby standby, struct 
   return all;
 }
 
-/* -- which devices a pipeline may have, as bits -------------------------------------------------------------------------- */
+/* -- the devices of a pipeline, as bits ---------------------------------------------------------------------------------- */
 
 static uint64_t bit(unsigned number) { return UINT64_C(1) << number; }
 
@@ -187,7 +187,7 @@ static bool adopt_known(struct engine *engine, const struct engine *address) {
     absent->name[sizeof absent->name - 1] = absent->text[sizeof absent->text - 1] = '\0';
     sound = absent->number < ENGINE_MOST_DEVICES && absent->why <= ENGINE_FAILED && image_is_time(absent->since);
   }
-  for (unsigned i = 0; sound && i < ENGINE_MOST_DEVICES; i++) { /* those of absent devices are for when these come back */
+  for (unsigned i = 0; sound && i < ENGINE_MOST_DEVICES; i++) { /* also for absent devices, for when they come back */
     const char *place = left->known[i].calibration.address;
     sound = IMAGE_IS_FLAG(left->known[i].is_known) && memchr(place, '\0', sizeof left->known[i].calibration.address);
     if (sound) {
@@ -208,10 +208,10 @@ bool engine_keep_absents(const struct engine *engine, const struct engine *addre
   return left;
 }
 
-/* -- opening ------------------------------------------------------------------------------------------------------------------
- */
+/* -- opening
+ * ------------------------------------------------------------------------------------------------------------------- */
 
-/* The processors are shared among the devices of the CPU backend; 0: one device has all. */
+/* Threads per device: the devices of the CPU backend share the processors. 0: one device has all. */
 static unsigned workers_of_each(uint64_t named) {
   long processors = sysconf(_SC_NPROCESSORS_ONLN);
   unsigned devices = (unsigned)__builtin_popcountll(named);
@@ -219,15 +219,15 @@ static unsigned workers_of_each(uint64_t named) {
   return devices < 2 ? 0 : each > 0 ? each : 1;
 }
 
-/* Of the sessions of a pipeline, on each of so many devices. */
+/* Slots of a pipeline's sessions on each of that many devices. */
 static unsigned slots_of_each(const struct config_pipeline *config, unsigned devices) {
   const unsigned clients = config->source.clients;
   return config->spread == CONFIG_SPREAD_FRAMES ? (config->slots + devices - 1) / devices * clients
                                                 : config->slots * ((clients + devices - 1) / devices);
 }
 
-/* The slots of the sessions on the device that has most of them. How many all devices are is known from the process before;
- * else it is one at least. */
+/* Slots on the device that has most. The number of devices is known from the previous process; otherwise at least one is
+   assumed. */
 static unsigned most_slots(const struct engine *engine, const struct config *config) {
   unsigned most = 0;
   for (unsigned number = 0; number < ENGINE_MOST_DEVICES; number++) {
@@ -261,7 +261,7 @@ static bool open_device(struct engine *engine, const struct config *config, unsi
   struct device *device = device_open(&setup, &error);
   if (!device) {
     engine_failure(failure, &error);
-    failure->device = !error.no_device || known->is_known; /* it was there: the daemon has lost it, and finds none at a start */
+    failure->device = !error.no_device || known->is_known; /* it existed, so the daemon has lost it */
     return false;
   }
   struct opened *opened = &engine->devices[engine->device_count++];
@@ -294,7 +294,7 @@ static bool open_or_leave_out(struct engine *engine, const struct config *config
   if (engine_device(engine, index) || engine_find_absent(engine, index) || open_device(engine, config, index, failure)) {
     return true;
   }
-  /* A device that was there before, or is there, is broken; another one may just be a mistake in the configuration. */
+  /* A device that existed before, or exists, is broken. Any other number may be a mistake in the configuration. */
   bool exists = engine->known[index].is_known || index < count_devices(config);
   if (!exists || !engine_can_spare(engine, config, index, NULL)) {
     return false;
@@ -332,15 +332,16 @@ bool engine_open_devices(struct engine *engine, const struct config *config, con
     return failure_set_memory(failure, "not enough memory to start");
   }
   if (left && !adopt_known(engine, left)) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the devices makes no sense");
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the previous process left an invalid state of the devices");
   }
   engine->there = names_all(config) ? count_devices(config) : 0;
   bool opened = open_all(engine, config, failure);
-  engine->there = opened ? count_devices(config) : 0; /* a reload may want all; the driver was asked for no more until now */
+  /* a reload may name all devices, and the driver was not asked for them until now */
+  engine->there = opened ? count_devices(config) : 0;
   return opened;
 }
 
-/* While lanes run they may be measured at this moment. */
+/* Calibrations may change while lanes run. */
 void engine_keep(struct engine *engine) {
   for (unsigned i = 0; i < engine->device_count; i++) {
     struct known *known = &engine->known[engine->devices[i].index];

@@ -1,5 +1,5 @@
 /*
- * Which session is on which devices: whole on one of them, or with its frames dealt over all of them.
+ * Assigns sessions to devices: each to one of them, or with its frames spread over all of them.
  */
 #include "daemon/base/log_text.h"
 #include "daemon/pipeline/placement.h"
@@ -7,7 +7,7 @@
 
 static uint64_t bit(unsigned number) { return UINT64_C(1) << number; }
 
-/* What keeps a pipeline from any of its devices. */
+/* Reports why a pipeline cannot have its devices. */
 static bool refuse_devices(const struct engine *engine, const struct config_pipeline *config, uint64_t missing,
                            struct failure *failure) {
   unsigned number = (unsigned)__builtin_ctzll(missing);
@@ -38,7 +38,7 @@ static bool refuse_memory(const struct engine *engine, const struct config_pipel
                      text_of_bytes(total, needed_text), name ? name : "no device", text_of_bytes(available, available_text));
 }
 
-/* What a device does not tell counts as room enough. */
+/* A device that does not report its free memory counts as having enough. */
 static void look_at(const struct engine *engine, uint64_t named, struct placement_device *devices) {
   for (unsigned i = 0; i < engine->device_count; i++) {
     struct opened *opened = &engine->devices[i];
@@ -59,7 +59,7 @@ uint64_t engine_place_bits(const struct engine_place *place) {
   return bits;
 }
 
-/* So many devices that are open, have room and are the least loaded. */
+/* Chooses the least loaded open devices with enough memory. */
 static void choose_devices(struct engine *engine, struct placement_device *devices, unsigned wanted, size_t needed,
                            struct engine_place *place) {
   unsigned chosen[GPU_MAX_SLOTS];
@@ -83,7 +83,7 @@ static void choose_devices(struct engine *engine, struct placement_device *devic
   }
 }
 
-/* Takes note of the load of the session, and joins its devices where there are several. */
+/* Adds the session's load, and joins its devices if there are several. */
 static bool settle_on(struct engine *engine, struct placement_device *devices, struct engine_place *place, size_t bytes,
                       size_t needed, struct failure *failure) {
   struct device *members[GPU_MAX_SLOTS];
@@ -104,14 +104,14 @@ static bool settle_on(struct engine *engine, struct placement_device *devices, s
   return place->device || engine_failure(failure, &error);
 }
 
-/* On how many of the open devices a session is. Each of several gets a slot of the session at least. */
+/* Number of devices of a session. Each must get at least one slot. */
 static unsigned devices_of_each(const struct config_pipeline *config, uint64_t open) {
   unsigned all = (unsigned)__builtin_popcountll(open);
   unsigned most = config->spread == CONFIG_SPREAD_FRAMES ? config->slots : 1;
   return all < most ? all : most;
 }
 
-/* The device memory that a session needs on each of several devices: that of its slots there. */
+/* Device memory that a session needs on each of its devices, for its slots there. */
 static size_t share_of_each(const struct config_pipeline *config, size_t needed, unsigned each) {
   return each < 2 ? needed : needed / config->slots * ((config->slots + each - 1) / each);
 }

@@ -1,7 +1,6 @@
 /*
- * How a pipeline goes on in the next process: its state, its source side with the sessions, then its sink side, whose results
- * are in the sessions' slots. Here it is also decided that a pipeline whose frames make the device fail again and again takes
- * no more.
+ * Taking over a pipeline: its state, then its source side with the sessions, then its sink side, whose results are in the
+ * sessions' slots. Also decides when a pipeline whose frames make the device fail accepts no more.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -17,7 +16,7 @@ bool pipeline_may_start_later(const struct pipeline *pipeline) {
   return !pipeline->continues || (pipeline->was_late && pipeline->outputs_started);
 }
 
-/* -- out ------------------------------------------------------------------------------------------------------------ */
+/* -- handing over --------------------------------------------------------------------------------------------------- */
 
 unsigned pipeline_suspect(struct pipeline *pipeline, unsigned device, bool failed, bool alone) {
   unsigned running = 0;
@@ -48,7 +47,8 @@ void pipeline_recall_recording(struct pipeline *pipeline) {
   }
 }
 
-/* A file that has not answered a request may still carry it out: the pipeline cannot go on until it has, but after a kill. */
+/* A file request that has not been answered may still be carried out. The next process must not continue the pipeline then,
+   except after a kill. */
 void pipeline_keep(struct pipeline *pipeline, bool live) {
   pipeline->begins_anew = !live && pipeline_awaited_file(pipeline, INT64_MAX);
   if (!pipeline->inputs || pipeline->begins_anew) {
@@ -65,7 +65,7 @@ void pipeline_keep(struct pipeline *pipeline, bool live) {
   }
 }
 
-/* -- in ------------------------------------------------------------------------------------------------------------- */
+/* -- taking over ---------------------------------------------------------------------------------------------------- */
 
 bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left) {
   enum pipeline_state state = (unsigned)left->state >= PIPELINE_STOPPING ? left->before : left->state;
@@ -79,9 +79,10 @@ bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left) {
   if (sound) {
     pipeline->was_late = state == PIPELINE_STARTING;
     pipeline->accounted =
-        left->accounted && !state_left()->by_manager; /* a process that systemd starts does not go on stopping */
+        left->accounted && !state_left()->by_manager; /* a process that systemd starts does not continue to stop */
     pipeline->wait.then = left->wait.then;
-    /* one that could not start yet but has readers starts now, with these; after a kill only running ones had any at work */
+    /* A pipeline that could not start but has readers starts now, with these. After a kill only a running one had active
+       readers. */
     bool is_ready = pipeline->was_late && !state_left()->live && outputs_left_readers(left->outputs);
     pipeline->continues_as = is_ready ? PIPELINE_RUNNING : state;
     pipeline->continues =
@@ -90,7 +91,7 @@ bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left) {
   return sound;
 }
 
-/* Whether so many in so short a time are too many. */
+/* True if too many frames were quarantined in a short time. */
 static bool note_condemned(struct pipeline *pipeline, unsigned count) {
   int64_t now = clock_now();
   for (unsigned i = 0; i < count; i++) {

@@ -34,7 +34,7 @@ static enum gpu_graph_choice graph_choice(enum config_graph graph) {
 }
 
 static bool make_no_sense(const struct inputs *inputs, struct failure *failure) {
-  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the source of '%s' makes no sense",
+  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the previous process left an invalid state of the source of '%s'",
                      inputs->config->name);
 }
 
@@ -62,7 +62,7 @@ static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setu
     if (setup->left && !inputs_settle_seat(&inputs->seats[i])) {
       return make_no_sense(inputs, failure);
     }
-    /* What the first session's warm-up has measured need not be measured again. */
+    /* Other sessions reuse what the first session's warm-up measured. */
     session.stages = *session_stages(inputs->seats[i].session);
     session.stages.program = NULL;
   }
@@ -93,7 +93,7 @@ struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *fail
   }
   bool sound = !setup->left || inputs_adopt(inputs, setup->left) || make_no_sense(inputs, failure);
   if (!sound || !open_source(inputs, setup->inherits, failure) || !make_sessions(inputs, setup, failure)) {
-    return setup->left ? NULL : inputs_free(inputs); /* what was handed over stays as it is, for another try */
+    return setup->left ? NULL : inputs_free(inputs); /* keep what was taken over, for another try */
   }
   return inputs;
 }
@@ -164,14 +164,14 @@ static bool inputs_start_source(struct inputs *inputs, struct failure *failure) 
   if (inputs->listener) {
     return inputs_start_accepting(inputs, failure);
   }
-  if (inputs->endpoint.fd < 0) { /* it was read before this process, or is at its end, or could not be opened again */
+  if (inputs->endpoint.fd < 0) { /* the session has it, or it is at its end, or could not be opened again */
     if (inputs->endpoint.kind == ENDPOINT_FIFO && inputs->seats[0].client.fd < 0 && !inputs->ended) {
       inputs_await_next_writer(inputs);
     }
     return true;
   }
   if (inputs->endpoint.kind == ENDPOINT_FIFO) {
-    inputs->discards |= !inputs->continues && fd_store_was_killed(); /* which may have read a part of a frame */
+    inputs->discards |= !inputs->continues && fd_store_was_killed(); /* which may have read part of a frame */
     return inputs_follow_name(inputs) || inputs_await_writer(inputs, failure);
   }
   inputs_attach_file(inputs);
@@ -267,7 +267,7 @@ void inputs_stop(struct inputs *inputs) {
   }
 }
 
-/* -- other stages ---------------------------------------------------------------------------------------------- */
+/* -- replacing the stages -------------------------------------------------------------------------------------- */
 
 bool inputs_take_labels(struct inputs *inputs, const struct device_chain *chain) {
   bool taken = true;
@@ -324,7 +324,7 @@ void inputs_drop_stages(struct inputs *inputs) {
   }
 }
 
-/* -- questions ------------------------------------------------------------------------------------------------- */
+/* -- queries --------------------------------------------------------------------------------------------------- */
 
 bool inputs_held(const struct inputs *inputs) {
   bool held = true;

@@ -1,9 +1,9 @@
 /*
- * The source side of a pipeline: its sessions, and the producers that come to them.
+ * The source side of a pipeline: its sessions, and the producers that connect to them.
  *
- * A seat is a session with the producer that has it. The inputs open and closes every producer's descriptor; between
- * session_attach() and SESSION_DETACHED the session has it. A producer that finds no free seat is turned away, unless
- * enough earlier ones have hung up and only need to be read to their ends: then it waits for its turn.
+ * A seat is a session with its current producer (client/producer.h). The inputs open and close every producer's descriptor;
+ * between session_attach() and SESSION_DETACHED the session owns it. A producer that finds no free seat is refused. If enough
+ * earlier producers have hung up and only their remaining bytes must be read, it waits instead.
  */
 #ifndef FRAMED_PIPELINE_INPUTS_H
 #define FRAMED_PIPELINE_INPUTS_H
@@ -19,33 +19,34 @@ struct inputs;
 
 struct inputs_setup {
   uv_loop_t *loop;
-  struct quota *quota;               /* of all users */
-  struct session_setup session;      /* of each session, but for `index`, the lanes and the device */
-  struct lane **lanes;               /* one for each seat, */
-  struct lane **sink_lanes;          /* and for its own sink, if it replies and that is on another one: else NULL */
-  const struct engine_place *places; /* a device for each seat; outlives the inputs */
+  struct quota *quota;          /* of all users */
+  struct session_setup session; /* for each session, without `index`, lanes and device */
+  struct lane **lanes;          /* one for each seat */
+  /* Lane of the seat's own sink, if it replies from another lane; else NULL. */
+  struct lane **sink_lanes;
+  const struct engine_place *places; /* devices of each seat; outlives the inputs */
   bool inherits;                     /* the listener comes later, from other inputs */
-  const struct inputs *left;         /* where they lay in the process before, which left them; NULL: nowhere */
+  const struct inputs *left;         /* address in the previous process; NULL: new inputs */
 };
 
-/* Makes the sessions and opens the source. Set-up thread; NULL on error. */
+/* Makes the sessions and opens the source. For a set-up thread; NULL on error. */
 struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *failure);
-/* Of a pipeline that waits: no seats, and nothing is open. NULL: no memory. */
+/* For a waiting pipeline: no seats, and nothing is open. NULL without memory. */
 struct inputs *inputs_none(const struct config_pipeline *config);
-/* After inputs_close(), and after every session stopped or before the start. Blocks: set-up thread. Returns NULL. */
+/* Call after inputs_close(), and after every session stopped or before the start. Blocks: for a set-up thread. Returns NULL. */
 struct inputs *inputs_free(struct inputs *inputs);
 
 /* -- control loop ---------------------------------------------------------------------------------------------- */
 
-/* Lets producers in. */
+/* Starts accepting producers. */
 bool inputs_start(struct inputs *inputs, struct failure *failure);
-/* Before the start of inputs that were handed over: their sessions are held from the beginning. */
+/* Call before the start of inputs that were taken over: their sessions are held from the beginning. */
 void inputs_start_held(struct inputs *inputs);
 void inputs_suspend(struct inputs *inputs); /* new producers wait in the kernel's queue */
 void inputs_unsuspend(struct inputs *inputs);
-/* No more producers: closes the listener and whoever waits. Idempotent. */
+/* Accepts no more producers: closes the listener and waiting clients. Idempotent. */
 void inputs_close(struct inputs *inputs);
-/* Moves the listener out and in, around a reload. */
+/* Move the listener out and in, around a reload. */
 struct listener *inputs_take_listener(struct inputs *inputs);
 void inputs_give_listener(struct inputs *inputs, struct listener *listener);
 struct listener *inputs_listener(struct inputs *inputs);
@@ -53,37 +54,37 @@ struct listener *inputs_listener(struct inputs *inputs);
 void inputs_hold(struct inputs *inputs, bool for_readers); /* see session_hold() */
 void inputs_leave_partial(struct inputs *inputs);          /* see session_leave_partial() */
 void inputs_resume(struct inputs *inputs);
-void inputs_stop(struct inputs *inputs); /* for good: nothing else is posted to its sessions after it */
-/* Takes note of an event of one of its sessions; the descriptor of a DETACHED one is closed. */
+void inputs_stop(struct inputs *inputs); /* permanently: sends the sessions no further orders */
+/* Handles an event of one of its sessions. Closes the descriptor of a DETACHED event. */
 void inputs_on_event(struct inputs *inputs, const struct session_event *event);
 
-/* Has the next process get their descriptors; `live`: should this one be killed. */
+/* Passes their descriptors to the next process. `live`: in case this one is killed. */
 void inputs_keep(const struct inputs *inputs, bool live);
 
-/* Other stages in place of those in force: see session_prepare_stages(). The seats are frozen for as long: memory that their
- * sessions need anew is made afterwards. Gives whether none is being made, as must be before the stages are prepared. */
+/* Replacing the stages: see session_prepare_stages(). inputs_freeze() postpones renewals of sessions' memory until
+   inputs_thaw(). It returns true if no renewal is under way, which must be so before the stages are prepared. */
 bool inputs_take_labels(struct inputs *inputs, const struct device_chain *chain); /* see session_take_labels() */
 bool inputs_freeze(struct inputs *inputs);
 void inputs_thaw(struct inputs *inputs);                                                                /* idempotent */
 bool inputs_prepare_stages(struct inputs *inputs, struct device_chain *chain, struct failure *failure); /* set-up thread */
 void inputs_change_stages(struct inputs *inputs);
-bool inputs_changed(const struct inputs *inputs); /* all sessions have told it */
+bool inputs_changed(const struct inputs *inputs); /* all sessions have switched */
 void inputs_drop_stages(struct inputs *inputs);   /* set-up thread */
 
 bool inputs_held(const struct inputs *inputs);    /* all sessions know of inputs_hold(): see session_is_held() */
-bool inputs_idle(const struct inputs *inputs);    /* all sessions were idle since inputs_hold() */
+bool inputs_idle(const struct inputs *inputs);    /* all sessions have been idle since inputs_hold() */
 bool inputs_stopped(const struct inputs *inputs); /* all sessions have stopped */
-bool inputs_ended(const struct inputs *inputs);   /* a file or standard input that has been read to its end */
+bool inputs_ended(const struct inputs *inputs);   /* a file or standard input has been read completely */
 
-/* Opens the memory of its session for a reader, where it has just one; false if that is being made anew. */
+/* Opens the memory of the only session for a reader. Returns false while it is being renewed. */
 bool inputs_share_outputs(const struct inputs *inputs, struct session_outputs *shared, struct failure *failure);
 
 unsigned inputs_seats(const struct inputs *inputs);
-/* The number of the device that the seat's session is on. */
+/* The session of that seat. */
 struct session *inputs_session(const struct inputs *inputs, unsigned producer);
-unsigned inputs_producers(const struct inputs *inputs); /* connected */
+unsigned inputs_producers(const struct inputs *inputs); /* connected producers */
 const struct refusals *inputs_refusals(const struct inputs *inputs);
-/* Why no frame can come, until one can. */
+/* Why no frame can come; a count of 0: frames can come. */
 const struct trouble *inputs_trouble(const struct inputs *inputs);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Seats for producers that connect: who is let in, who waits for a seat whose producer has hung up, and who is turned away.
+ * Admitting producers that connect: which get a seat, which wait for one, and which are refused.
  */
 #include <assert.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 #include "daemon/pipeline/private.h"
 #include "daemon/state/fd_table.h"
 
-/* The first on the device with the fewest producers. */
+/* The first free seat on the device with the fewest producers. */
 static struct producer *free_seat(struct inputs *inputs) {
   struct producer *found = NULL;
   unsigned fewest = UINT_MAX;
@@ -28,7 +28,7 @@ static struct producer *free_seat(struct inputs *inputs) {
   return found;
 }
 
-/* Counts the seats that have memory for a producer. */
+/* Seats that have memory for a producer. */
 static unsigned seats_left(const struct inputs *inputs) {
   unsigned left = 0;
   for (unsigned i = 0; i < inputs->count; i++) {
@@ -37,7 +37,7 @@ static unsigned seats_left(const struct inputs *inputs) {
   return left;
 }
 
-/* Producers that have not hung up: the others only need to be read to their ends. */
+/* Producers that have not hung up. The others only need to be read to their ends. */
 static unsigned live_producers(const struct inputs *inputs) {
   unsigned live = 0;
   for (unsigned i = 0; i < inputs->count; i++) {
@@ -106,7 +106,7 @@ void inputs_seat_down(struct inputs *inputs, struct producer *producer, const st
   session_attach(producer->session, client->fd, inputs_protocol(inputs, client), client_wants_acks(client));
 }
 
-/* The client waits before all others. */
+/* Puts the client before all other waiting clients. */
 static void producer_wait(struct inputs *inputs, const struct client *client) {
   assert(inputs->waiting_count < MOST_WAITING);
   memmove(inputs->waiting + 1, inputs->waiting, inputs->waiting_count * sizeof *inputs->waiting);
@@ -115,13 +115,13 @@ static void producer_wait(struct inputs *inputs, const struct client *client) {
   fd_table_mark();
 }
 
-/* Until the seat has memory that nobody has used. */
+/* Until the seat has new memory. */
 static void wait_for_memory(struct inputs *inputs, struct producer *producer, const struct client *client) {
   producer_wait(inputs, client);
   producer_renew(producer);
 }
 
-/* What another client of that user has left here does not count against it for long any more. */
+/* True if another client of this user has left, and its memory will soon no longer be charged. */
 static bool may_have_more_soon(const struct inputs *inputs, uid_t user) {
   bool soon = false;
   for (unsigned i = 0; i < inputs->count; i++) {
@@ -130,7 +130,7 @@ static bool may_have_more_soon(const struct inputs *inputs, uid_t user) {
   return soon && inputs->waiting_count < MOST_WAITING;
 }
 
-/* If its user may have what the seat's session takes. False: it waits until that may be. */
+/* Attaches the client if its user's quota allows the session's memory. Returns false if it waits until the quota allows it. */
 static bool sit_down_or_refuse(struct inputs *inputs, struct producer *producer, const struct client *client) {
   char problem[QUOTA_PROBLEM];
   if (quota_charge(inputs->quota, client->uid, QUOTA_SESSION, session_memory(producer->session), &producer->charge, problem)) {
@@ -144,7 +144,7 @@ static bool sit_down_or_refuse(struct inputs *inputs, struct producer *producer,
   return true;
 }
 
-/* Lets go of waiting clients that have hung up and left nothing to read, to make room for others. */
+/* Closes waiting clients that hung up without unread bytes. */
 static void forget_gone(struct inputs *inputs) {
   unsigned kept = 0;
   for (unsigned i = 0; i < inputs->waiting_count; i++) {
@@ -198,7 +198,7 @@ void inputs_on_accepted(void *context, int fd, const struct peer *peer) {
   }
 }
 
-/* Gives the seat to the first waiting client that may have it. */
+/* Gives the seat to the first waiting client whose quota allows it. */
 void inputs_seat_next(struct inputs *inputs, struct producer *producer) {
   bool goes_on = true;
   while (inputs->waiting_count > 0 && producer_is_free(producer) && goes_on) {
@@ -213,11 +213,11 @@ void inputs_seat_next(struct inputs *inputs, struct producer *producer) {
   }
 }
 
-/* The seat's session has other memory than the last client's, or none for now. */
+/* The seat's session has new memory, or none for now. */
 void inputs_on_renewed(void *context, struct producer *producer) {
   struct inputs *inputs = context;
   fd_table_mark();
-  if (producer->stopped) { /* told again, and whoever hears it may free all of this */
+  if (producer->stopped) { /* reported again; the receiver may free all of this */
     inputs->listen(inputs->context, &(struct session_event){.kind = SESSION_STOPPED, .session = producer->session});
     return;
   }
@@ -228,7 +228,7 @@ void inputs_on_renewed(void *context, struct producer *producer) {
     trouble_clear(&inputs->memory);
   }
   for (unsigned i = 0; i < inputs->count && !inputs->closed; i++) {
-    inputs_seat_next(inputs, &inputs->seats[i]); /* whoever waits may have waited for what this one gave up */
+    inputs_seat_next(inputs, &inputs->seats[i]); /* a waiting client may have waited for the quota that was just freed */
   }
   while (seats_left(inputs) == 0 && inputs->waiting_count > 0) { /* no seat is left to wait for */
     refuse_one_more(inputs, &inputs->waiting[--inputs->waiting_count]);
@@ -238,7 +238,8 @@ void inputs_on_renewed(void *context, struct producer *producer) {
 bool inputs_share_outputs(const struct inputs *inputs, struct session_outputs *shared, struct failure *failure) {
   assert(inputs->count == 1 && inputs->seats);
   if (inputs->seats[0].renewing || inputs->seats[0].lost) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the memory of pipeline '%s' is made anew", inputs->config->name);
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the memory of pipeline '%s' is being renewed",
+                       inputs->config->name);
   }
   return session_share_outputs(inputs->seats[0].session, shared, failure);
 }

@@ -1,4 +1,4 @@
-/* What the sessions of a pipeline's producers tell: that one has ended, was idle, or sent what cannot be computed. */
+/* Events of the sessions of a pipeline. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -26,10 +26,10 @@ static void on_foreign(const struct inputs *inputs, const struct producer *produ
             is_client ? client : inputs->config->source.path, event->text);
 }
 
-/* A file of which nothing more can be read before its end. */
+/* A file that ended early. */
 static void note_end(struct inputs *inputs, const struct session_event *event) {
   if (inputs->config->source.endpoint == CONFIG_FILE && event->reason != DETACH_END && event->reason != DETACH_STOPPED) {
-    trouble_note(&inputs->trouble, clock_now(), "mend the file or name another one, and reload", "reading '%s' has ended: %s",
+    trouble_note(&inputs->trouble, clock_now(), "repair the file or name another one, and reload", "reading '%s' has ended: %s",
                  inputs->config->source.path, event->text);
   }
 }
@@ -49,16 +49,16 @@ static void on_detached(struct inputs *inputs, struct producer *producer, const 
   } else if (!inputs->closed && inputs->config->source.endpoint == CONFIG_SOCKET) {
     inputs_seat_next(inputs, producer);
   } else if (!inputs->closed && inputs->endpoint.kind == ENDPOINT_FIFO) {
-    inputs->discards |= event->reason == DETACH_CUT; /* the rest of a frame may come */
+    inputs->discards |= event->reason == DETACH_CUT; /* the rest of a frame may follow */
     inputs_await_next_writer(inputs);
   } else {
     inputs->ended = true;
   }
-  fd_table_leave(event->fd, false); /* before another one has its number */
+  fd_table_leave(event->fd, false); /* before another descriptor gets its number */
   rights_close(event->fd);
 }
 
-/* What the session told may be from before it was resumed and held again: then it is asked once more. */
+/* The event may be older than the last resume and hold. Then this asks again. */
 static void on_idle(const struct inputs *inputs, struct producer *producer) {
   struct session_view view;
   session_read(producer->session, &view);

@@ -1,7 +1,7 @@
 /*
- * Sources that are files. A regular one, standard input and the like are there from the start; a FIFO has one writer after the
- * other. A FIFO that nobody has opened for writing reads as ended, so it is left alone until a writer comes. The next writer
- * needs a reader at all times, or it would get SIGPIPE, so the FIFO is opened anew before it is closed.
+ * Sources that are files. A regular file or standard input is there from the start; a FIFO has one writer after another. A FIFO
+ * without a writer reads as ended, so it is not read until a writer comes. A writer without any reader gets SIGPIPE, so the
+ * FIFO is opened again before it is closed.
  */
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ void inputs_attach_file(struct inputs *inputs) {
   inputs_seat_down(inputs, &inputs->seats[0], &file);
 }
 
-/* Throws away what there is; true: its writer has gone. */
+/* Discards available bytes. Returns true if the writer has gone. */
 static bool fifo_discard(const struct inputs *inputs) {
   char bytes[DISCARD];
   ssize_t got = sizeof bytes;
@@ -29,14 +29,15 @@ static bool fifo_discard(const struct inputs *inputs) {
   return got == 0;
 }
 
-/* A writer of which nobody knows how far it was read cannot be cut off, since the next one comes through the same FIFO: what it
- * writes is thrown away until it ends. */
+/* After a kill the position in this writer's bytes is unknown. It cannot be disconnected, because the next writer uses the same
+   FIFO. So its bytes are discarded until it ends. */
 static void on_discarded(struct inputs *inputs) {
   if (!fifo_discard(inputs)) {
     return;
   }
   log_event(LOG_DISCONNECTED, inputs->config->name,
-            "the writer that was cut off has closed the FIFO '%s': nothing more is thrown away", inputs->config->source.path);
+            "the writer that was cut off has closed the FIFO '%s': its bytes are no longer discarded",
+            inputs->config->source.path);
   int fd = inputs->endpoint.fd;
   inputs->discards = false;
   inputs->endpoint.fd = -1;
@@ -64,16 +65,17 @@ bool inputs_follow_name(struct inputs *inputs) {
       ioctl(inputs->endpoint.fd, FIONREAD, &left) != 0 || left > 0) {
     return false;
   }
-  log_event(LOG_MOVED, inputs->config->name, "somebody has made '%s' anew: it is read from now on", path);
+  log_event(LOG_MOVED, inputs->config->name, "'%s' was created again: it is read from now on", path);
   endpoint_close(&inputs->endpoint);
-  inputs->discards = false; /* nobody comes through the new one whose frames are not whole */
+  inputs->discards = false; /* a writer of the new FIFO starts with a complete frame */
   inputs_await_next_writer(inputs);
   fd_table_mark();
   return true;
 }
 
 bool inputs_await_writer(struct inputs *inputs, struct failure *failure) {
-  inputs->discards = inputs->discards && !fifo_discard(inputs); /* there may be none any more, and the next one is another */
+  /* the writer may be gone already, and the next one starts with a complete frame */
+  inputs->discards = inputs->discards && !fifo_discard(inputs);
   inputs->fifo = loop_watch_new(inputs->loop, inputs->endpoint.fd, on_writer, inputs);
   if (!inputs->fifo) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot watch the FIFO '%s'", inputs->config->source.path);
@@ -113,8 +115,10 @@ void inputs_await_next_writer(struct inputs *inputs) {
   if (fifo_open(inputs, &failure)) {
     return;
   }
-  trouble_note(&inputs->trouble, clock_now(), failure.remedy, "no writer can come: %s", failure.text);
-  log_event(LOG_CLIENT_ERROR, inputs->config->name, "no writer can come until this has an end: %s", failure.text);
+  trouble_note(&inputs->trouble, clock_now(), failure.remedy, "the FIFO cannot be opened for the next writer: %s",
+               failure.text);
+  log_event(LOG_CLIENT_ERROR, inputs->config->name, "the FIFO cannot be opened for the next writer, which is tried again: %s",
+            failure.text);
   inputs->retry = loop_timer_new(inputs->loop, on_retry, inputs);
   inputs->ended = inputs->retry == NULL;
   if (inputs->retry) {

@@ -1,7 +1,6 @@
 /*
- * How the inputs of a pipeline go on in the next process: the seats with their producers and sessions, and whoever is on the
- * way to a seat. A producer keeps its connection, and a descriptor that the session was never told of is handed to it as any
- * other.
+ * Taking over the inputs of a pipeline: the seats with producers and sessions, and the waiting clients. A producer keeps its
+ * connection. If its session had not got the descriptor yet, it is attached like any other.
  */
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
@@ -12,10 +11,10 @@
 
 /* -- before the end ------------------------------------------------------------------------------------------------ */
 
-/* A worker thread may be at the memory of a seat that gets other memory; the next process makes that anew. */
+/* A set-up thread may be renewing the memory of a seat; then the next process makes it again. */
 static bool has_memory(const struct producer *producer) { return !producer->renewing && !producer->lost; }
 
-/* What is being said now is not for another process. */
+/* A handshake under way goes to the next process only at an orderly end. */
 void inputs_keep(const struct inputs *inputs, bool live) {
   fd_table_want(inputs->endpoint.fd);
   handshakes_keep(live ? NULL : inputs->handshakes);
@@ -30,7 +29,7 @@ void inputs_keep(const struct inputs *inputs, bool live) {
   }
 }
 
-/* -- in ------------------------------------------------------------------------------------------------------------- */
+/* -- taking over ---------------------------------------------------------------------------------------------------- */
 
 bool inputs_adopt(struct inputs *inputs, const struct inputs *address) {
   const struct inputs *left = inputs->left = image_left_at(address, IMAGE_INPUTS, sizeof *left);
@@ -76,18 +75,19 @@ bool inputs_settle_seat(struct producer *producer) {
   if (was_killed && !is_there && session_has_source(session)) {
     session_lose_source(producer->session);
   }
-  producer->used |= was_killed; /* that may be newer than what the control loop said last */
+  producer->used |= was_killed; /* the session may have changed after the control loop's last record */
   producer->cut = was_killed && is_there && session_is_cut(session);
   return (is_there || !session_has_source(session)) && session_may_share(session, producer->shares);
 }
 
-/* A producer that was handed over keeps its seat: that its user may not have it any more is only logged. */
+/* A producer that was taken over keeps its seat even if its user's quota is exceeded; that is only logged. */
 static void charge(struct inputs *inputs, struct producer *producer) {
   char problem[QUOTA_PROBLEM];
   if (inputs->config->source.endpoint == CONFIG_SOCKET &&
       !quota_charge(inputs->quota, producer->client.uid, QUOTA_SESSION, session_memory(producer->session), &producer->charge,
                     problem)) {
-    log_event(LOG_CLIENT_ERROR, inputs->config->name, "a producer keeps a seat that would not be given now: %s", problem);
+    log_event(LOG_CLIENT_ERROR, inputs->config->name, "a producer stays connected although its user's quota is exceeded: %s",
+              problem);
   }
 }
 
@@ -103,8 +103,8 @@ static void seat_attach(struct inputs *inputs, struct producer *producer) {
   }
 }
 
-/* The session has its producer before its first turn, and no frame begins before it is known whether any may. Without a
- * producer, what is left of frames goes on. */
+/* Attaches the producer before the session's first turn. No frame begins before it is known whether the pipeline is paused.
+   Without a producer, remaining frames continue. */
 static void continue_seat(struct inputs *inputs, struct producer *producer) {
   if (producer->client.fd >= 0) {
     inputs_count_producer(inputs, producer, true);

@@ -1,6 +1,6 @@
 /*
- * Who is connected to a pipeline, since when, and what each waits for. A reader that has not taken what lies in its socket is
- * waited for; one that has waits for results.
+ * The clients of a pipeline: when they connected, and what each waits for. The pipeline waits for a reader with unread data in
+ * its socket; any other reader waits for results.
  */
 #include <linux/sockios.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static struct pipeline_client list_reader(const struct reader_entry *place) {
   return client;
 }
 
-/* A file is no client. */
+/* A file is not a client. */
 unsigned pipeline_list(const struct pipeline *pipeline, struct pipeline_client list[PIPELINE_LISTED]) {
   const struct inputs *inputs = pipeline->inputs;
   const struct outputs *outputs = pipeline->outputs;

@@ -17,8 +17,8 @@
 #define HELLO_TIMEOUT (INT64_C(10000) * NS_PER_MS)
 
 enum {
-  RETRY_MS = 100, /* how often a FIFO is tried for a reader */
-  END_MS = 1000   /* how long its reader may take to see that it has ended */
+  RETRY_MS = 100, /* interval of tries to open a FIFO for a reader */
+  END_MS = 1000   /* time for its reader to see the end */
 };
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
@@ -81,8 +81,8 @@ struct sink *outputs_sink(const struct outputs *outputs) {
 
 /* -- FIFOs ----------------------------------------------------------------------------------------------------- */
 
-/* Whoever reads there may have had a part of a result. It has had the rest of what was written when nothing is left, and then
- * it finds the end, since nobody writes until the next try. Looked at from its side, which wakes nobody. */
+/* The FIFO's reader may have got part of a result. After it has read the rest it sees the end, because nobody writes until the
+   next try. This opens the reading side, which wakes nobody. */
 static void look_for_end(struct outputs *outputs) {
   int left = 0;
   int fd = open(outputs->config->sink.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -95,7 +95,7 @@ static void look_for_end(struct outputs *outputs) {
   }
 }
 
-/* An error is not told: it may be over at the next try. */
+/* Errors are ignored, because the next try may succeed. */
 static void on_retry(void *context) {
   struct outputs *outputs = context;
   struct failure failure;
@@ -128,13 +128,13 @@ static bool start_fifo(struct outputs *outputs, struct failure *failure) {
 
 static void log_cuts(const struct outputs *outputs) {
   const char *name = outputs->config->name;
-  const char *doubt = outputs->cut_unsure ? " (if results had the size that they have now, which is not known)" : "";
+  const char *doubt = outputs->cut_unsure ? " (assuming that results had their current size)" : "";
   if (outputs->cut > 0) {
-    log_event(LOG_CUT, name, "the last %" PRIu64 " bytes of '%s' were a torn result%s, and are cut off", outputs->cut,
+    log_event(LOG_CUT, name, "the last %" PRIu64 " bytes of '%s' were a partial result%s, and are cut off", outputs->cut,
               outputs->config->sink.path, doubt);
   }
   if (outputs->cut_off > 0) {
-    log_event(LOG_CUT_OFF, name, "%u reader%s cut off: the process before was killed while it wrote to %s", outputs->cut_off,
+    log_event(LOG_CUT_OFF, name, "%u reader%s cut off: the previous process was killed while it wrote to %s", outputs->cut_off,
               outputs->cut_off == 1 ? " is" : "s are", outputs->cut_off == 1 ? "it" : "them");
   }
 }
@@ -173,8 +173,7 @@ static bool outputs_start_accepting(struct outputs *outputs, struct failure *fai
   return outputs->acceptor;
 }
 
-/* Readers and handshakes go on where the process before this one stopped; a file is looked at, which somebody may have moved
- * since. */
+/* Readers and handshakes continue where the previous process stopped. A file is checked, because somebody may have moved it. */
 static bool outputs_go_on(struct outputs *outputs) {
   outputs_charge_again(outputs);
   sink_continue(outputs->sink);
@@ -185,10 +184,10 @@ static bool outputs_go_on(struct outputs *outputs) {
   return true;
 }
 
-/* A file that was handed over is attached already. */
+/* A file that was taken over is attached already. */
 bool outputs_start(struct outputs *outputs, struct failure *failure) {
   log_cuts(outputs);
-  if (!outputs->late.lasts) { /* as it did in the process before this one */
+  if (!outputs->late.lasts) { /* the previous process may have left this trouble */
     trouble_clear(&outputs->troubles[OUTPUT_LATE]);
   }
   bool started = outputs->late.lasts ? outputs_await_file(outputs) || outputs_out_of_memory(outputs, failure)
@@ -208,7 +207,7 @@ void outputs_close(struct outputs *outputs) {
   outputs->retry = loop_timer_close(outputs->retry);
   outputs->late.timer = loop_timer_close(outputs->late.timer);
   outputs->listener = listener_close(outputs->listener);
-  if (outputs->file.index < 0) { /* else it is still to be finished */
+  if (outputs->file.index < 0) { /* otherwise it must still be finished */
     endpoint_close(&outputs->endpoint);
   }
 }
@@ -241,7 +240,7 @@ static void log_detached(const struct outputs *outputs, const struct reader_entr
   }
 }
 
-/* Where a reader has shared memory, its connection is free for a sentence. */
+/* The connection of a reader with shared memory is free for an ERROR. */
 static void send_final_error(const struct outputs *outputs, const struct sink_event *event) {
   const struct client client = {.fd = event->fd, .native = true};
   if (event->code != 0 && event->text[0]) {
@@ -265,7 +264,7 @@ static void on_detached(struct outputs *outputs, const struct sink_event *event)
   if (goes_on) {
     return;
   }
-  if (!is_file || outputs->file.index < 0) { /* a segment is still to be finished */
+  if (!is_file || outputs->file.index < 0) { /* a segment must still be finished */
     fd_table_leave(event->fd, false);
     rights_close(event->fd);
     outputs->endpoint.fd = -1;
@@ -311,7 +310,7 @@ void outputs_on_event(struct outputs *outputs, const struct sink_event *event) {
     outputs_note_full(outputs, retention_is_full(event->error));
     break;
   case SINK_RECOVERED:
-    outputs->file.recovered = true; /* the trouble ends with the losses: see watch.c */
+    outputs->file.recovered = true; /* watch.c clears the trouble when no more results are lost */
     outputs_note_full(outputs, false);
     if (event->missed > 0) {
       log_event(LOG_SINK_RECOVERED, name, "'%s' can be written again, %" PRIu64 " results were lost", path, event->missed);
@@ -327,7 +326,7 @@ void outputs_on_event(struct outputs *outputs, const struct sink_event *event) {
   }
 }
 
-/* -- questions ------------------------------------------------------------------------------------------------- */
+/* -- queries --------------------------------------------------------------------------------------------------- */
 
 bool outputs_ended(const struct outputs *outputs) { return outputs->ended; }
 

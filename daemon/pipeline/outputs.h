@@ -1,8 +1,9 @@
 /*
- * The far side of a pipeline: its sink, and the readers or the file that take the results.
+ * The sink side of a pipeline: its sink, and the readers or the file that get the results.
  *
- * The outputs open and close every descriptor; between sink_attach() and SINK_DETACHED the sink has it. A FIFO without a
- * reader is tried again until there is one, so a reader always starts at a whole result. Pipelines that reply have none.
+ * The outputs open and close every descriptor; between sink_attach() and SINK_DETACHED the sink owns it. A FIFO without a
+ * reader is tried again until there is one, so a reader always starts with a complete result. Pipelines that reply have no
+ * outputs.
  */
 #ifndef FRAMED_PIPELINE_OUTPUTS_H
 #define FRAMED_PIPELINE_OUTPUTS_H
@@ -17,7 +18,7 @@
 struct outputs;
 
 /* Opens the memory of the pipeline's results for a reader: see session_share_outputs(). `context` is that of the sink's
- * listener. */
+   listener. */
 typedef bool outputs_share(void *context, struct session_outputs *shared, struct failure *failure);
 
 struct outputs_setup {
@@ -25,38 +26,39 @@ struct outputs_setup {
   struct sink_setup sink;
   outputs_share *share;
   struct quota *quota; /* of all users */
-  bool continues;      /* everything comes from the process before: see outputs_adopt() */
-  bool inherits;    /* the listener or the file is other outputs' for now: see outputs_give_listener(), outputs_open_file() */
-  bool may_be_late; /* a file that cannot be opened for now is opened later, */
-  void (*opened)(void *context); /* which is told with the context of the sink; or NULL */
+  bool continues;      /* all is taken over from the previous process: see outputs_adopt() */
+  /* Other outputs still have the listener or the file: see outputs_give_listener(), outputs_open_file(). */
+  bool inherits;
+  bool may_be_late;              /* a file that cannot be opened now is opened later */
+  void (*opened)(void *context); /* called then, with the context of the sink; or NULL */
 };
 
-/* Makes the sink and opens where it goes. Set-up thread; NULL on error. */
+/* Makes the sink and opens its destination. For a set-up thread; NULL on error. */
 struct outputs *outputs_new(const struct outputs_setup *setup, struct failure *failure);
-/* Opens a file that was left out in outputs_new(); `before` is whose it is until then. Set-up thread. */
+/* Opens a file that outputs_new() left out; `before` has it until then. For a set-up thread. */
 bool outputs_open_file(struct outputs *outputs, const struct outputs *before, struct failure *failure);
-/* After outputs_close(), and after it stopped or before the start. Set-up thread. NULL is fine; returns NULL. */
+/* Call after outputs_close(), and after the stop or before the start. For a set-up thread. Accepts NULL; returns NULL. */
 struct outputs *outputs_free(struct outputs *outputs);
 
-/* Has the next process get their descriptors; `live`: should this one be killed. */
+/* Passes their descriptors to the next process. `live`: in case this one is killed. */
 void outputs_keep(const struct outputs *outputs, bool live);
-/* Takes the outputs that lay at that address in the process before, once the sessions are there. Set-up thread. */
+/* Takes over the outputs of the previous process at that address, after the sessions. For a set-up thread. */
 bool outputs_adopt(struct outputs *outputs, const struct outputs *address, sink_flow_lookup *flow, void *context,
                    struct failure *failure);
-/* Whether those have readers, or clients that are about to be some; a file counts as one. */
+/* True if those have readers, or clients in their handshake; a file counts as a reader. */
 bool outputs_left_readers(const struct outputs *address);
 
 /* -- control loop ---------------------------------------------------------------------------------------------- */
 
 struct sink *outputs_sink(const struct outputs *outputs);
 bool outputs_start(struct outputs *outputs, struct failure *failure);
-/* No more readers: closes the listener. Idempotent. */
+/* Accepts no more readers: closes the listener. Idempotent. */
 void outputs_close(struct outputs *outputs);
-/* Looks whether the file is still the one of its name, and leaves it for a new one if not. */
+/* Checks whether the path still names the open file; if not, changes to a new file. */
 void outputs_look(struct outputs *outputs);
-/* Since when a worker has to do with the file: CLOCK_MONOTONIC ns; 0: none has. Any thread. */
+/* [any thread] CLOCK_MONOTONIC ns since when a pool thread works on the file; 0: none. */
 int64_t outputs_asked(const struct outputs *outputs);
-/* While no lane runs: a file that is between two segments goes back to the sink, once the lane has its messages. */
+/* While no lane runs: returns a file that is between two segments to the sink, once the lane has its messages. */
 void outputs_recall(struct outputs *outputs);
 struct listener *outputs_take_listener(struct outputs *outputs);
 void outputs_give_listener(struct outputs *outputs, struct listener *listener);
@@ -65,28 +67,28 @@ struct listener *outputs_listener(struct outputs *outputs);
 void outputs_stop(struct outputs *outputs);
 void outputs_on_event(struct outputs *outputs, const struct sink_event *event);
 
-/* Standard output, or another reader that cannot come back, was closed by its reader. */
+/* True if standard output, or another reader that cannot come back, was closed. */
 bool outputs_ended(const struct outputs *outputs);
-/* Its file cannot be opened for now; outputs_trouble() says why. */
+/* True if its file cannot be opened now; outputs_trouble() has the reason. */
 bool outputs_is_late(const struct outputs *outputs);
 unsigned outputs_readers(const struct outputs *outputs);
-uint64_t outputs_missed(const struct outputs *outputs); /* whole results, readers that left included */
+uint64_t outputs_missed(const struct outputs *outputs); /* whole results, with readers that left */
 const struct refusals *outputs_refusals(const struct outputs *outputs);
-/* What can be wrong. Whoever finds a cause also says when it is over: none wipes another. The first one is shown. */
+/* Kinds of errors. Each is set and cleared independently of the others. The first one is shown. */
 enum output_cause {
-  OUTPUT_ENDS,   /* nothing can go there before a restart or a reload */
+  OUTPUT_ENDS,   /* results cannot be written before a restart or a reload */
   OUTPUT_LATE,   /* its file cannot be opened yet */
   OUTPUT_WRITES, /* results are lost */
-  OUTPUT_LAGS,   /* frames of a recording are, since its disk is too slow */
+  OUTPUT_LAGS,   /* frames of a recording are lost, because its disk is too slow */
   OUTPUT_NEXT,   /* the next segment cannot begin */
-  OUTPUT_MOVED,  /* somebody has taken the file away, and no other one can be opened */
+  OUTPUT_MOVED,  /* the file was moved or removed, and no other one can be opened */
   OUTPUT_FINISH, /* a segment cannot be finished */
   OUTPUT_CAUSES
 };
 struct trouble *outputs_cause(struct outputs *outputs, enum output_cause cause);
-/* The one that is shown; with a count of 0 nothing is wrong. */
+/* The error that is shown; a count of 0: no error. */
 const struct trouble *outputs_trouble(const struct outputs *outputs);
-/* The sink said last that its file can be written. */
+/* True if the sink's last report was that its file can be written. */
 bool outputs_recovered(const struct outputs *outputs);
 
 #endif

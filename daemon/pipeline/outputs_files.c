@@ -1,7 +1,8 @@
 /*
- * Regular files as sinks, while results go into them: one that somebody has moved or removed is left for a new one, and one in
- * segments for the next. In both cases the sink gives the file back between two results and gets the other one, while results
- * wait. A worker opens, finishes and looks at files, since a disk may not answer; the outputs end only after the last job.
+ * Regular files as sinks, while results are written to them. A file that somebody moved or removed is replaced by a new one,
+ * and a full segment by the next. In both cases the sink returns the file between two results and gets the new one, while
+ * results wait. Pool threads open, finish and check files, because a disk may not answer. The outputs end only after the last
+ * job.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,8 +15,8 @@
 #include "daemon/pipeline/private.h"
 #include "daemon/state/fd_store.h"
 
-#define HOLD     NS_PER_S        /* how long a segment goes on whose next one cannot begin */
-#define PATIENCE (10 * NS_PER_S) /* with a disk that takes all of a segment, before anybody says that it hangs */
+#define HOLD     NS_PER_S        /* minimum time that a segment continues if the next one cannot begin */
+#define PATIENCE (10 * NS_PER_S) /* time for a disk to take a whole segment, before it counts as hanging */
 
 /* -- opening ----------------------------------------------------------------------------------------------------------- */
 
@@ -67,12 +68,12 @@ bool outputs_attach_file(struct outputs *outputs, struct failure *failure) {
   }
   outputs->endpoint.fd = -1;
   outputs->file.fd = outputs->endpoint.kind == ENDPOINT_FILE ? fd : -1;
-  outputs->file.index = -1; /* the reader's */
+  outputs->file.index = -1; /* owned by the reader now */
   outputs->file.seen = 0;
   return true;
 }
 
-/* A sink of the same format may be in the middle of a result there, and will end with a whole one. */
+/* A sink of the same format may be in the middle of a result there, and will end with a complete one. */
 static bool is_continued(const struct outputs *outputs, const struct outputs *before) {
   return before && before->config->sink.protocol == outputs->config->sink.protocol &&
          format_equal(&before->format, &outputs->format);
@@ -91,10 +92,10 @@ bool outputs_open_file(struct outputs *outputs, const struct outputs *before, st
   uint64_t bytes = 0, own_bytes = sink_result_bytes_in_file(outputs->config, &outputs->format);
   bool was_written = fd_store_was_writing(outputs->config->sink.path, &bytes);
   if (outputs->endpoint.kind == ENDPOINT_FIFO && (before || was_written)) {
-    endpoint_close(&outputs->endpoint); /* its reader is to see the end of the stream before */
+    endpoint_close(&outputs->endpoint); /* its reader must see the end of the previous stream */
     outputs->awaits_end = true;
   }
-  /* Where its results are of another size, what would be cut off may be one of them. */
+  /* Truncate only if the result sizes match; otherwise the tail may be a complete result. */
   if (outputs->endpoint.kind == ENDPOINT_FILE && was_written && (bytes == 0 || bytes == own_bytes)) {
     outputs->cut = sink_cut_torn(outputs->config, &outputs->format, outputs->endpoint.fd);
     outputs->cut_unsure = bytes == 0;
@@ -103,7 +104,7 @@ bool outputs_open_file(struct outputs *outputs, const struct outputs *before, st
          sink_prepare_file(outputs->config, &outputs->format, outputs->endpoint.fd, failure);
 }
 
-/* -- jobs for workers -------------------------------------------------------------------------------------------------- */
+/* -- jobs on pool threads ---------------------------------------------------------------------------------------------- */
 
 static void begin_job(struct outputs *outputs, int64_t patience, loop_callback *run, loop_callback *done, void *context) {
   if (outputs->file.jobs++ == 0) {
@@ -138,7 +139,7 @@ void outputs_stop(struct outputs *outputs) {
   }
 }
 
-/* What is wrong with the file, while results still go somewhere: said once, and counted. */
+/* Logs an error of the file once, and counts it, while results are still written somewhere. */
 static void note_trouble(struct outputs *outputs, enum output_cause cause, const char *what) {
   const struct failure *failure = &outputs->file.failure;
   const char *remedy = failure->remedy[0] ? failure->remedy : "it is tried again and again";
@@ -151,17 +152,17 @@ static void note_trouble(struct outputs *outputs, enum output_cause cause, const
 
 /* -- the end of a segment ---------------------------------------------------------------------------------------------- */
 
-/* One after the other, since each removes old ones. */
+/* Handled one after the other, because each removes old segments. */
 struct segment_end {
   struct segment_end *next;
   struct outputs *outputs;
-  struct segment_files files; /* none: only those that a process before this one left */
+  struct segment_files files; /* none: only sweep segments that an earlier process left */
   bool has_files, worked, is_full;
   struct failure failure;
 };
 
-/* A segment whose process was killed while it ended may be locked, by the descriptor that lies in the service manager's store,
- * when the next process begins: so each end looks for what was left. */
+/* After a kill a segment may still be locked by its descriptor in the descriptor store when the next process begins. So each
+   end also sweeps segments that were left. */
 static void run_end(void *context) {
   struct segment_end *end = context;
   end->has_files = end->files.data >= 0;
@@ -187,7 +188,7 @@ static void on_end(void *context) {
   outputs_end_job(outputs);
 }
 
-/* Without memory for that the next start does it. */
+/* Without memory the next start does this. */
 static void add_end(struct outputs *outputs, struct segment_files files, bool is_full) {
   struct segment_end *end = calloc(1, sizeof *end), **last = &outputs->file.ends;
   if (!end) {
@@ -210,7 +211,7 @@ void outputs_sweep(struct outputs *outputs) {
   }
 }
 
-/* Results wait or are lost meanwhile, so this is not put off until a segment ends. */
+/* Results wait or are lost meanwhile, so this does not wait for the end of a segment. */
 void outputs_make_room(struct outputs *outputs) {
   const struct config_sink *sink = &outputs->config->sink;
   if (sink_rotates(sink) && retention_makes_room(&sink->rotate) && !outputs->file.ends && !outputs->file.stop_wanted) {
@@ -235,14 +236,14 @@ static void end_at_once(const struct outputs *outputs, struct segment_files *fil
 
 void outputs_end_file(struct outputs *outputs) {
   struct segment_files files = {outputs->endpoint.fd, outputs->file.index};
-  end_at_once(outputs, &outputs->file.next); /* which nothing was written to */
+  end_at_once(outputs, &outputs->file.next); /* it is empty */
   end_at_once(outputs, &files);
   outputs->endpoint.fd = outputs->file.index = -1;
 }
 
 /* -- another file ------------------------------------------------------------------------------------------------------ */
 
-/* What the sink gets now, in the place of what `endpoint` has. */
+/* Gives the next file to the sink, in place of `endpoint`. */
 static void take_next(struct outputs *outputs) {
   struct failure failure;
   struct segment_files before = {outputs->endpoint.fd, outputs->file.index};
@@ -265,7 +266,7 @@ static void take_next(struct outputs *outputs) {
   trouble_note(&outputs->troubles[OUTPUT_ENDS], clock_now(), "restart the daemon", "%s", failure.text);
 }
 
-/* The same file again. */
+/* Gives the same file to the sink again. */
 static void take_again(struct outputs *outputs, int64_t hold_ns) {
   struct failure failure;
   outputs->file.times.hold_ns = hold_ns;
@@ -276,7 +277,7 @@ static void take_again(struct outputs *outputs, int64_t hold_ns) {
   }
 }
 
-/* What a hand-over still flushes goes into the segment before. */
+/* Frames that a handover still flushes go into the previous segment. */
 void outputs_recall(struct outputs *outputs) {
   bool is_back = outputs->endpoint.fd >= 0 && outputs->file.index >= 0;
   if (is_back && outputs->file.busy && !outputs->file.stop_wanted && !outputs->closed) {
@@ -292,14 +293,14 @@ static void run_next(void *context) {
 static void on_next(void *context) {
   struct outputs *outputs = context;
   outputs->file.busy = false;
-  bool ends = outputs->file.stop_wanted; /* then outputs_end_file() sees to both */
+  bool ends = outputs->file.stop_wanted; /* then outputs_end_file() handles both */
   bool is_back = outputs->endpoint.fd >= 0;
   if (!ends && outputs->file.worked && is_back) {
     take_next(outputs);
   } else if (!ends && outputs->file.worked) {
-    sink_detach_file(outputs->sink); /* it was recalled */
+    sink_detach_file(outputs->sink); /* it was returned to the sink meanwhile */
   } else if (!ends) {
-    note_trouble(outputs, OUTPUT_NEXT, "results go on into the segment before");
+    note_trouble(outputs, OUTPUT_NEXT, "results continue in the previous segment");
     if (is_back) {
       take_again(outputs, HOLD);
     }
@@ -357,7 +358,7 @@ static void run_look(void *context) {
     file->worked = open_file(outputs, &file->next, &file->failure);
     return;
   }
-  bool was_cut = status.st_size < file->seen; /* as by logrotate's copytruncate: it goes on at its end */
+  bool was_cut = status.st_size < file->seen; /* for example by logrotate's copytruncate: continue at its end */
   file->seen = status.st_size;
   if (was_cut && !sink_rotates(&outputs->config->sink)) {
     file->next.data = fcntl(file->looks_at, F_DUPFD_CLOEXEC, 0);
@@ -370,19 +371,19 @@ static void on_look(void *context) {
   struct file_work *file = &outputs->file;
   const char *name = outputs->config->name, *path = outputs->config->sink.path;
   file->busy = false;
-  bool ends = file->stop_wanted; /* then outputs_end_file() sees to it */
+  bool ends = file->stop_wanted; /* then outputs_end_file() handles it */
   if (!ends && file->worked) {
     log_event(LOG_MOVED, name,
-              file->moved ? "somebody has taken '%s' away: results go on into a new one"
-                          : "somebody has cut '%s': results go on at its end",
+              file->moved ? "'%s' was moved or removed: results go into a new file"
+                          : "'%s' was truncated: results continue at its end",
               path);
     if (outputs->endpoint.fd >= 0) {
-      take_next(outputs); /* it is back already */
+      take_next(outputs); /* the sink has already returned it */
     } else {
       sink_detach_file(outputs->sink);
     }
   } else if (!ends && file->moved) {
-    note_trouble(outputs, OUTPUT_MOVED, "somebody has taken the file away, and results go on into the old one");
+    note_trouble(outputs, OUTPUT_MOVED, "the file was moved or removed, and results still go into the old one");
   } else if (!ends) {
     trouble_clear(&outputs->troubles[OUTPUT_MOVED]);
   }

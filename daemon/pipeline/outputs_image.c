@@ -1,6 +1,6 @@
 /*
- * How the outputs of a pipeline go on in the next process: their file, the readers, each at the byte where it is, and the
- * sink's results, after the sessions whose results these are.
+ * Taking over the outputs of a pipeline: their file, the readers at their positions, and the sink's results. Called after the
+ * sessions to which the results belong.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 enum { MOST_READERS = 1 << 16 };
 
-/* What is being said now is not for another process. */
+/* A handshake under way goes to the next process only at an orderly end. */
 void outputs_keep(const struct outputs *outputs, bool live) {
   fd_table_want(outputs->endpoint.fd);
   handshakes_keep(live ? NULL : outputs->handshakes);
@@ -25,7 +25,7 @@ void outputs_keep(const struct outputs *outputs, bool live) {
   }
 }
 
-/* The control memory of a reader that has results in shared memory. */
+/* Takes over the control memory of a reader with shared memory. */
 static bool take_control(const struct outputs *outputs, struct reader_entry *place, const struct reader *left, int fd) {
   struct failure failure;
   char text[96];
@@ -35,14 +35,14 @@ static bool take_control(const struct outputs *outputs, struct reader_entry *pla
          reader_adopt_leases(place->reader, left);
 }
 
-/* A reader that cannot go on leaves its descriptor behind. */
+/* If a reader cannot continue, its descriptor is closed. */
 static void adopt_reader(struct outputs *outputs, struct reader_entry *place, const struct reader_entry *left,
                          sink_flow_lookup *flow, void *context) {
   struct sink *sink = outputs->sink;
   const struct reader *reader = reader_left(left->reader);
   uint64_t torn = 0;
   bool cut = true;
-  /* One that does not would go again when it holds the rest of a frame with others. */
+  /* The reader and its control memory must match. A reader that cannot continue must not take its share of a frame's rest. */
   bool fits = reader && (reader->shared == NULL) == (left->control.fd < 0);
   int fd = reader ? fd_table_take(reader->fd) : -1;
   if (fd >= 0 && fits) {
@@ -85,7 +85,7 @@ static bool adopt_readers(struct outputs *outputs, const struct reader_entry *ad
   return !left;
 }
 
-/* What is open stays what it was. Of standard output and its like, whose kind says too little, nobody changes what they are. */
+/* Keeps the kind of the open file. Standard output is left out: its kind says too little, and it cannot change. */
 static void keep_kind(const struct outputs *outputs) {
   enum endpoint_kind kind = outputs->endpoint.kind;
   bool is_standard = strcmp(outputs->config->sink.path, "-") == 0;
@@ -94,7 +94,7 @@ static void keep_kind(const struct outputs *outputs) {
   }
 }
 
-/* Readers that are in the middle of a result have their room by now. */
+/* Readers in the middle of a result have their buffer already. */
 static bool bring_rooms(struct outputs *outputs) {
   struct failure failure;
   bool all = true;
@@ -106,7 +106,7 @@ static bool bring_rooms(struct outputs *outputs) {
 
 /* -- segments ----------------------------------------------------------------------------------------------------------- */
 
-/* [set-up thread] What belongs to a segment of the process before. */
+/* [set-up thread] Opens the index of a segment of the previous process. */
 static void find_index(struct outputs *outputs, const struct outputs *left) {
   struct segment_index reading;
   struct stat status;
@@ -143,7 +143,7 @@ bool outputs_left_readers(const struct outputs *address) {
   return left && (left->places || handshakes_left(left->handshakes));
 }
 
-/* After a kill its reader, if it had one, may be gone; a regular file goes on by its name. */
+/* After a kill the reader may be gone. A regular file is opened again by its name. */
 static bool adopt_ends(struct outputs *outputs, const struct outputs *left, struct failure *failure) {
   bool is_fifo = left->endpoint.kind == ENDPOINT_FIFO, is_socket = outputs_is_socket(outputs);
   bool is_lost = state_left()->live && outputs->count == 0 && (is_fifo || (!is_socket && outputs->endpoint.fd < 0));
@@ -177,6 +177,6 @@ bool outputs_adopt(struct outputs *outputs, const struct outputs *address, sink_
     outputs->file.retention = retention_is_sound(&left->file.retention) ? left->file.retention : (struct retention){0};
   }
   return (sound && adopt_ends(outputs, left, failure)) ||
-         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the readers of '%s' makes no sense",
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the previous process left an invalid state of the readers of '%s'",
                      outputs->config->name);
 }

@@ -1,8 +1,8 @@
 /*
- * Files that cannot be opened when the outputs begin, while the pipeline goes on: that of a recording, since frames and results
- * are worth more than their recording, and that of a sink which the process before left, since it has connections. Meanwhile
- * the sink's results wait. The file is opened again and again by a worker, at first after a second, then with twice the pause,
- * up to a minute.
+ * Files that cannot be opened when the outputs start, while the pipeline runs. One case is the file of a recording, because
+ * frames and results matter more than their recording. The other is a sink taken over from the previous process, because it has
+ * connections. Meanwhile the sink's results wait. A pool thread tries to open the file after a second, then with twice the
+ * pause each time, up to a minute.
  */
 #include "daemon/base/log.h"
 #include "daemon/measure/clock.h"
@@ -31,7 +31,7 @@ static void on_opened(void *context) {
   struct failure failure;
   outputs->file.busy = false;
   if (outputs->file.stop_wanted || outputs->closed) {
-    outputs_end_job(outputs); /* outputs_free() sees to the file */
+    outputs_end_job(outputs); /* outputs_free() handles the file */
     return;
   }
   if (!outputs->file.worked) {

@@ -1,10 +1,10 @@
 /*
- * The readers of a pipeline: how one is let in, the shared memory that it may get (the outputs of the pipeline's session, which
- * it cannot write, and control memory of its own), and what becomes of that memory when the reader has left.
+ * The readers of a pipeline: admitting one, and its shared memory. That is the outputs of the pipeline's session, read-only,
+ * and control memory of its own.
  *
- * Under `drop` a reader gets shared memory only where there are slots enough for the session to go on while one is lent; else
- * its results go over the socket. A reader that was sent away looks at its control memory until it looks at its connection, and
- * would take zeros there for nonsense.
+ * Under `drop` a reader gets shared memory only if the session has enough slots to continue while one is leased; otherwise
+ * results go over the socket. A dismissed reader may read its control memory until it notices the end of its connection. So
+ * that memory stays valid for LINGER_MS, because zeros would look like an error.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static bool may_share(const struct outputs *outputs, const struct client *client
   return is_wanted && (config->sink.overload == CONFIG_SINK_BLOCK || depth > 1);
 }
 
-/* Opens it for the reader, apart from the daemon's own descriptor. */
+/* Opens another descriptor of it for the reader. */
 static int make_control(const struct outputs *outputs, struct reader_entry *place, unsigned memory, struct failure *failure) {
   char name[96];
   snprintf(name, sizeof name, "framed:%s.reader:control", outputs->config->name);
@@ -93,23 +93,24 @@ static bool share_with(struct outputs *outputs, struct reader_entry *place, cons
   return control >= 0;
 }
 
-/* What a reader takes of its user's memory: control memory, or what it may need of a result while it is in its middle. */
+/* Bytes charged to a reader's user: its control memory, or the buffer for the rest of a result. */
 static uint64_t memory_of(const struct outputs *outputs, bool shares) {
   return shares ? NATIVE_CONTROL : sink_room_bytes(outputs->sink);
 }
 
-/* Readers that were handed over stay: that their users may not have them any more is only logged. */
+/* Readers that were taken over stay even if their user's quota is exceeded; that is only logged. */
 void outputs_charge_again(struct outputs *outputs) {
   char problem[QUOTA_PROBLEM];
   for (struct reader_entry *place = outputs_is_socket(outputs) ? outputs->places : NULL; place; place = place->next) {
     uint64_t bytes = memory_of(outputs, place->control.fd >= 0);
     if (!quota_charge(outputs->quota, place->uid, QUOTA_READER, bytes, &place->charge, problem)) {
-      log_event(LOG_CLIENT_ERROR, outputs->config->name, "a reader stays that would not be let in now: %s", problem);
+      log_event(LOG_CLIENT_ERROR, outputs->config->name, "a reader stays connected although its user's quota is exceeded: %s",
+                problem);
     }
   }
 }
 
-/* Gives the sink a descriptor; it stays the caller's on failure, and so does what its user was charged with. */
+/* Gives a descriptor to the sink. On failure the caller keeps it, and the user's charge. */
 bool outputs_attach(struct outputs *outputs, const struct client *client, const struct quota_charge *charge,
                     struct failure *failure) {
   struct reader_entry *place = image_new(IMAGE_PLACE, sizeof *place);
@@ -178,7 +179,7 @@ void outputs_on_accepted(void *context, int fd, const struct peer *peer) {
   }
 }
 
-/* -- afterwards ----------------------------------------------------------------------------------------------------- */
+/* -- departure ------------------------------------------------------------------------------------------------------ */
 
 enum { LINGER_MS = 10000 };
 

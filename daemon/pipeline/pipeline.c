@@ -40,7 +40,7 @@ static bool pipeline_place(struct pipeline *pipeline, struct failure *failure) {
   if (!pipeline->lanes || !pipeline->sink_lanes || !pipeline->places || !pipeline->meter) {
     return pipeline_out_of_memory(failure);
   }
-  /* Large results that nobody may miss are written on another lane. */
+  /* Large lossless results are written on another lane. */
   const struct config_sink *sink = &pipeline->config->sink;
   bool lossless = sink->endpoint != CONFIG_SOCKET || sink->overload == CONFIG_SINK_BLOCK;
   bool apart = lossless && placement_parts(pipeline->result_bytes, engine_lanes(pipeline->setup.engine));
@@ -98,7 +98,7 @@ static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure
   return pipeline->outputs;
 }
 
-/* The recording is the sink of a pipeline whose results are what came in. Nothing of it is handed over. */
+/* The recording is the sink of a pipeline whose results are the input frames. It is not handed over. */
 static bool make_record(struct pipeline *pipeline, struct failure *failure) {
   const struct config_pipeline *config = pipeline->config;
   if (!config->record.file) {
@@ -163,7 +163,7 @@ static bool make_intake(struct pipeline *pipeline, const struct pipeline_inherit
 bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance, struct failure *failure) {
   const struct pipeline *left = image_left_at(inheritance->left, IMAGE_PIPELINE, sizeof *left);
   if (inheritance->left && !(left && pipeline_adopt(pipeline, left))) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of '%s' makes no sense",
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the previous process left an invalid state of '%s'",
                        pipeline->config->name);
   }
   const size_t needed = device_chain_bytes(pipeline->chain, pipeline->config->slots);
@@ -178,7 +178,7 @@ static bool pass_on(struct listener *listener, const struct config_socket_access
   return !listener || listener_set_access(listener, access, failure);
 }
 
-/* The listener of `owner` at `path`: a pipeline's sink may become another one's source. */
+/* The listener of `owner` at `path`. One pipeline's sink may become another one's source. */
 static struct listener *pipeline_find_listener(struct pipeline *owner, const char *path) {
   struct listener *listener = inputs_listener(owner->inputs);
   if (listener && strcmp(listener_path(listener), path) == 0) {

@@ -1,8 +1,8 @@
 #include "daemon/pipeline/placement.h"
 
-enum { MOST_LANES = 4 }; /* more loops than that wait for the same memory bus */
+enum { MOST_LANES = 4 }; /* more lanes would wait for the same memory bus */
 
-/* Of smaller results writing costs less than waking the other lane. */
+/* Smaller results cost less to write than to hand to another lane. */
 #define WORTH_A_LANE ((size_t)256 * 1024)
 
 unsigned placement_choose(const size_t *loads, unsigned count) {

@@ -1,6 +1,5 @@
 /*
- * Where sessions go: each is whole on one lane and one device, the least loaded of those that it may have. The functions here
- * only compute: loads come in, a place comes out.
+ * Chooses lanes and devices: the least loaded of those allowed. These functions only compute.
  */
 #ifndef FRAMED_PIPELINE_PLACEMENT_H
 #define FRAMED_PIPELINE_PLACEMENT_H
@@ -8,28 +7,27 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* -- lanes, whose loads are counted in bytes a frame ---------------------------------------------------------------- */
+/* -- lanes, whose loads are counted in bytes per frame -------------------------------------------------------------- */
 
-/* Index of the smallest load, the first of equals. `count` is at least 1. */
+/* Index of the smallest load, the first if equal. `count` is at least 1. */
 unsigned placement_choose(const size_t *loads, unsigned count);
-/* The same among all but one; `count` is at least 2. */
+/* The same without index `than`; `count` is at least 2. */
 unsigned placement_choose_other(const size_t *loads, unsigned count, unsigned than);
-/* Whether results of that size are to be written on another lane than their session's, of so many. */
+/* True if results of that size should be written on another lane than their session's. */
 bool placement_parts(size_t result_bytes, unsigned lanes);
-/* How many lanes suit a machine with so many processors (less than 1: nobody knows). */
+/* Number of lanes for that many processors (less than 1: unknown). */
 unsigned placement_lanes(long processors);
 
 /* -- devices -------------------------------------------------------------------------------------------------------- */
 
 struct placement_device {
-  bool is_open;      /* to this session */
-  unsigned sessions; /* of the same pipeline that were put there with it */
-  size_t load, room; /* bytes a frame of the sessions on it; bytes of its memory that nobody has */
+  bool is_open;      /* allowed for this session */
+  unsigned sessions; /* of the same pipeline, assigned before */
+  size_t load, room; /* bytes per frame of its sessions; free bytes of its memory */
 };
 
-/* Index of the device that is open and has room for `needed` bytes, with the fewest sessions of the pipeline, of such the least
- * loaded, and the first of equals; `count`: there is none. The sessions of others may all be idle: a pipeline fans out by
- * itself. */
+/* Index of the allowed device with `needed` free bytes that has the fewest sessions of the pipeline, then the smallest load;
+   `count`: there is none. Sessions of other pipelines may be idle, so a pipeline spreads over devices first. */
 unsigned placement_device(const struct placement_device *devices, unsigned count, size_t needed);
 
 #endif

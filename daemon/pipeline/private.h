@@ -1,12 +1,14 @@
 /*
- * What the files of a pipeline share. engine.c, engine_devices.c and engine_places.c are what pipelines run on. inputs.c (their
- * life and what they are told), inputs_events.c (what their sessions tell), inputs_file.c (producers that are files),
- * inputs_admit.c (how producers that connect get their seats) and inputs_image.c (how inputs are handed over) are its source
- * side; outputs.c (their life, FIFOs), outputs_late.c (files that cannot be opened yet), outputs_files.c (regular files),
- * outputs_readers.c (readers that connect) and outputs_image.c (how outputs are handed over) its sink side. Of the pipeline
- * itself questions.c and snapshot.c read what can be known, watch.c follows what goes wrong, states.c says which event leads
- * where, image.c hands it over, run.c is what it does while it runs, commands.c what it is told, restage.c has it go on with
- * other stages, and pipeline.c takes and gives back what it needs. Each uses those before it.
+ * Shared by the files of a pipeline; each file uses those named before it.
+ *
+ * The engine: engine.c, engine_devices.c, engine_placement.c. The source side: inputs.c (life and orders), inputs_events.c
+ * (events of sessions), inputs_file.c (producers that are files), inputs_admit.c (admitting producers), inputs_image.c
+ * (takeover). The sink side: outputs.c (life, FIFOs), outputs_late.c (files that cannot be opened yet), outputs_files.c
+ * (regular files), outputs_readers.c (readers that connect), outputs_image.c (takeover).
+ *
+ * The pipeline: questions.c and snapshot.c answer queries, watch.c follows errors, states.c has the state table, image.c the
+ * takeover. run.c has its events and its life, commands.c the commands, restage.c replaces stages, pipeline.c takes and frees
+ * resources.
  */
 #ifndef FRAMED_PIPELINE_PRIVATE_H
 #define FRAMED_PIPELINE_PRIVATE_H
@@ -32,13 +34,13 @@ struct opened {
   unsigned index;
   struct device *device;
   _Atomic int64_t completion;     /* written by the lanes */
-  _Atomic int64_t slowest;        /* written by the check-up: what its slowest frame took in the warm-up */
-  double served[OVERLAP_ENGINES]; /* us that its engines worked for all pipelines, up to their last readings */
-  _Atomic size_t load;            /* bytes a frame of the sessions on it */
+  _Atomic int64_t slowest;        /* written by the check-up: warm-up time of the slowest session's frame */
+  double served[OVERLAP_ENGINES]; /* us that its engines worked for all pipelines, until their last readings */
+  _Atomic size_t load;            /* bytes per frame, summed over its sessions */
   unsigned producers;
 };
 
-struct known { /* what was measured of a device */
+struct known { /* measurements of a device */
   bool is_known;
   struct gpu_calibration calibration;
 };
@@ -50,21 +52,21 @@ struct engine {
   unsigned absent_count;
   struct known known[ENGINE_MOST_DEVICES]; /* by number */
   struct retry retry;
-  unsigned there; /* devices that there are, which `devices: all` means */
+  unsigned there; /* number of existing devices, for `devices: all` */
   struct lane **lanes;
-  size_t *loads; /* bytes a frame of the sessions on each lane */
+  size_t *loads; /* bytes per frame of the sessions on each lane */
   unsigned lane_count;
   struct processors processors;
-  struct config_realtime realtime; /* of threads beside lanes */
-  bool hurries;                    /* the service stands still until everything runs */
+  struct config_realtime realtime; /* for threads other than lanes */
+  bool hurries;                    /* the service is interrupted until everything runs */
 };
 
 /* engine_devices.c */
 bool engine_open_devices(struct engine *engine, const struct config *config, const struct engine *left,
                          struct failure *failure);
 void engine_close_devices(struct engine *engine);
-struct opened *engine_find_opened(const struct engine *engine, unsigned index); /* NULL: it was not opened */
-/* Devices that the pipeline names, and those that are left out, of which one may still be open: a bit for each. */
+struct opened *engine_find_opened(const struct engine *engine, unsigned index); /* NULL: not opened */
+/* Devices that the pipeline names, and devices that are left out, of which one may still be open; as bits. */
 uint64_t engine_named_by(const struct engine *engine, const struct config_pipeline *config);
 uint64_t engine_left_out(const struct engine *engine);
 
@@ -78,64 +80,66 @@ struct inputs {
   const struct config_pipeline *config;
   struct producer_setup producer_setup;
   struct producer *seats;
-  const struct engine_place *places; /* of the seats' sessions */
+  const struct engine_place *places; /* devices of each seat's session */
   unsigned count;
-  struct client waiting[MOST_WAITING]; /* clients that wait for seats of producers that have hung up; in order */
+  /* Clients that wait, in order, for a seat whose producer has hung up. */
+  struct client waiting[MOST_WAITING];
   unsigned waiting_count;
   struct listener *listener;
   struct acceptor *acceptor;
-  struct handshakes *handshakes; /* NULL: its producers say nothing but frames */
+  struct handshakes *handshakes; /* NULL: its producers use no handshake */
   struct native_welcome welcome;
-  struct endpoint endpoint; /* of a file; its descriptor until the session gets it */
-  struct loop_watch *fifo;  /* until a writer comes */
-  struct loop_timer *retry; /* while a FIFO cannot be opened for the next one */
-  session_listener *listen; /* hears of sessions; */
-  void *context;            /* what it is told with it */
+  struct endpoint endpoint; /* an input file; owned until a session gets it */
+  struct loop_watch *fifo;  /* waits for a writer */
+  struct loop_timer *retry; /* tries to open a FIFO again */
+  session_listener *listen; /* receives events of sessions */
+  void *context;            /* its argument */
   struct refusals refusals;
-  struct trouble trouble, memory; /* of its socket or file; of seats without memory: neither's end is the other's */
-  bool for_readers;               /* of the hold in force, */
-  bool leaves_partial;            /* and frames that have begun may stay */
+  struct trouble trouble, memory; /* of its socket or file; of seats without memory: they end independently */
+  bool for_readers;               /* argument of the current hold */
+  bool leaves_partial;            /* partly received frames may stay */
   bool closed, ended;
-  bool stops;     /* the sessions were told to stop */
-  bool continues; /* they were handed over by the process before this one */
+  bool stops;     /* the sessions were ordered to stop */
+  bool continues; /* taken over from the previous process */
   bool starts_held;
-  bool discards;                            /* the FIFO's writer is not to be understood any more: see inputs_file.c */
-  const struct inputs *left;                /* of the process before, until the seats are there, */
-  const struct handshakes *left_handshakes; /* and where its handshakes lay */
+  /* The rest of this FIFO writer's bytes is discarded: see inputs_file.c. */
+  bool discards;
+  const struct inputs *left;                /* of the previous process; valid until the seats exist */
+  const struct handshakes *left_handshakes; /* address of its handshakes */
 };
 
 /* -- inputs_image.c ------------------------------------------------------------------------------------------------ */
 
-/* Takes the inputs that lay at that address in the process before, but for the seats; a seat, and where its session lay. False:
- * they make no sense. */
+/* Take over the inputs of the previous process at that address, without the seats; and one seat with the address of its
+   session. Return false if they are not valid. */
 bool inputs_adopt(struct inputs *inputs, const struct inputs *address);
 bool inputs_adopt_seat(const struct inputs *inputs, struct producer *producer, struct session_setup *session);
-/* Finds out what became of the seat's producer, once the session is made. False: they do not fit. */
+/* Compares the seat's producer with its session, once that is made. Returns false if they do not match. */
 bool inputs_settle_seat(struct producer *producer);
-/* Everybody goes on where the process before this one stopped. */
+/* All producers continue where the previous process stopped. */
 void inputs_continue(struct inputs *inputs);
 
 /* -- inputs_file.c ------------------------------------------------------------------------------------------------- */
 
-/* The file's descriptor becomes the producer. */
+/* Attaches the file as the producer. */
 void inputs_attach_file(struct inputs *inputs);
-/* True: the FIFO was taken over without a writer, and somebody has put another one in its place, whose writer is awaited. */
+/* Returns true if the FIFO was taken over without a writer and its path now names another FIFO, which is opened instead. */
 bool inputs_follow_name(struct inputs *inputs);
 /* Attaches the FIFO once it has a writer. */
 bool inputs_await_writer(struct inputs *inputs, struct failure *failure);
-/* Awaits the next writer, now or as soon as the FIFO can be opened; where there is no memory for that the source has ended. */
+/* Opens the FIFO for the next writer, now or as soon as that is possible. Without memory for a timer the source has ended. */
 void inputs_await_next_writer(struct inputs *inputs);
 
 /* -- inputs_admit.c --------------------------------------------------------------------------------------------- */
 
 void inputs_seat_down(struct inputs *inputs, struct producer *producer, const struct client *client);
-/* A producer comes to the seat's devices, or leaves them. */
+/* Counts a producer that comes to the seat's devices or leaves them. */
 void inputs_count_producer(struct inputs *inputs, const struct producer *producer, bool comes);
-/* What this producer speaks. */
+/* The protocol of this producer. */
 enum config_protocol inputs_protocol(const struct inputs *inputs, const struct client *client);
-/* A producer that waits takes the seat, if there is one. */
+/* Gives a free seat to the next waiting producer, if any. */
 void inputs_seat_next(struct inputs *inputs, struct producer *producer);
-/* What the acceptor, the handshakes and a seat's renewal tell. */
+/* Callbacks of the acceptor, the handshakes and a renewal of memory. */
 void inputs_on_accepted(void *context, int fd, const struct peer *peer);
 void inputs_on_hello(void *context, const struct client *client);
 void inputs_on_renewed(void *context, struct producer *producer);
@@ -149,10 +153,11 @@ struct reader_entry { /* one reader */
   uid_t uid;
   char process[PEER_PROCESS];
   int64_t since;              /* when it connected */
-  struct arena control;       /* of one with shared memory */
+  struct arena control;       /* of a reader with shared memory */
   struct quota_charge charge; /* to its user */
-  struct loop_timer *linger;  /* it was sent away, and may still look at its control memory for so long */
-  struct outputs *outputs;    /* then */
+  /* The reader was dismissed, and may still read its control memory until this timer ends. */
+  struct loop_timer *linger;
+  struct outputs *outputs; /* valid while `linger` is set */
 };
 
 struct outputs {
@@ -163,49 +168,50 @@ struct outputs {
   struct sink *sink;
   struct listener *listener;
   struct acceptor *acceptor;
-  struct handshakes *handshakes; /* NULL: its readers say nothing */
+  struct handshakes *handshakes; /* NULL: its readers use no handshake */
   struct native_welcome welcome;
   outputs_share *share;
-  void *context;            /* for lend() */
-  struct endpoint endpoint; /* of a file; its descriptor until the sink gets it */
-  struct loop_timer *retry; /* of a FIFO */
+  void *context;            /* argument of share() */
+  struct endpoint endpoint; /* an output file; owned until the sink gets it */
+  struct loop_timer *retry; /* tries to open a FIFO again */
   struct reader_entry *places, *lingering;
   unsigned count;
-  uint64_t missed; /* by readers that left */
+  uint64_t missed; /* missed by readers that left */
   struct refusals refusals;
   struct trouble troubles[OUTPUT_CAUSES];
-  uint64_t cut;    /* bytes of a partial result that a process before this one left in the file, */
-  bool cut_unsure; /* if its results had the size of ours */
-  bool awaits_end; /* a FIFO whose reader is to see the end of what came before: see outputs.c */
+  uint64_t cut;    /* bytes of a partial result of the previous process that were cut off in the file */
+  bool cut_unsure; /* nobody knows whether its results had the same size */
+  bool awaits_end; /* a FIFO whose reader has yet to see the end of earlier data: see outputs.c */
   bool closed, ended;
-  unsigned cut_off; /* readers that could not go on, since the process before this one was killed; until the start */
-  bool continues;   /* the process before this one handed it over */
-  const struct handshakes *left_handshakes; /* where its handshakes lay, until the start */
-  struct late {                             /* its file cannot be opened: see outputs_late.c */
+  unsigned cut_off;                         /* readers that a kill cut off; until the start */
+  bool continues;                           /* taken over from the previous process */
+  const struct handshakes *left_handshakes; /* address of its handshakes there, until the start */
+  struct late {                             /* its file cannot be opened yet: see outputs_late.c */
     bool lasts;
     struct loop_timer *timer;
     uint64_t pause_ms;
   } late;
-  void (*opened)(void *context); /* it can, which its owner wants to know; or NULL */
-  struct file_work {             /* of a regular file: see outputs_files.c */
-    int index;                   /* beside what `endpoint` has: the index of a segment, */
-    uint64_t count;              /* entries in it, */
-    struct segment_times times;  /* and when that began */
-    struct retention retention;  /* for the worker that removes old ones */
-    bool is_full;                /* its disk is */
-    int fd, looks_at;            /* what the sink has; -1: nothing; and what a worker looks at */
-    int64_t seen;                /* its size at the last look */
-    struct segment_end *ends;    /* segments that are being finished */
-    uint64_t emitted;            /* results that went into files before it */
-    unsigned jobs;               /* that workers have, */
-    _Atomic int64_t asked;       /* since when (CLOCK_MONOTONIC ns); 0: none */
-    bool busy;                   /* one of them is about the next file, and fills in this: */
-    bool moved, worked;          /* whether the file is gone; whether there is a next one */
-    struct failure failure;      /* else */
-    struct segment_files next;   /* what the sink gets as soon as it has given back what it has */
-    bool wants_next;             /* the sink has given back a segment, and waits */
-    bool recovered;              /* what the sink said last is that it can be written */
-    bool stop_wanted;            /* as soon as no worker has a job */
+  void (*opened)(void *context); /* called when the file is open; or NULL */
+  struct file_work {             /* a regular file: see outputs_files.c */
+    int index;                   /* index that belongs to `endpoint`, which is a segment */
+    uint64_t count;              /* entries in it */
+    struct segment_times times;  /* times of that segment */
+    struct retention retention;  /* for the job that removes old segments */
+    bool is_full;                /* its disk is full */
+    /* Descriptor that the sink has (-1: none), and the one that a job looks at. */
+    int fd, looks_at;
+    int64_t seen;              /* its size at the last look */
+    struct segment_end *ends;  /* segments that are being finished */
+    uint64_t emitted;          /* results written to earlier files */
+    unsigned jobs;             /* jobs on pool threads */
+    _Atomic int64_t asked;     /* CLOCK_MONOTONIC ns since when; 0: none */
+    bool busy;                 /* a job works on the next file, and fills in the following */
+    bool moved, worked;        /* the file is gone; there is a next file */
+    struct failure failure;    /* the error if not */
+    struct segment_files next; /* given to the sink as soon as it has returned its file */
+    bool wants_next;           /* the sink returned a segment and waits for the next */
+    bool recovered;            /* the sink's last report was that the file can be written */
+    bool stop_wanted;          /* stop once no job is left */
   } file;
 };
 
@@ -213,45 +219,44 @@ static inline bool outputs_is_socket(const struct outputs *outputs) { return out
 
 /* -- outputs_files.c ------------------------------------------------------------------------------------------------- */
 
-/* Gives the sink what `endpoint` has. */
+/* Gives `endpoint` to the sink. */
 bool outputs_attach_file(struct outputs *outputs, struct failure *failure);
-/* The sink has given back a regular file that it has not ended with. False: the file's end is the sink's. */
+/* The sink returned a regular file. Returns false if that is the end of the sink. */
 bool outputs_on_file_back(struct outputs *outputs, const struct sink_event *event);
-/* [set-up thread] Finishes the segment that the sink has given back at its end. */
+/* [set-up thread] Finishes the segment that the sink returned at its end. */
 void outputs_end_file(struct outputs *outputs);
-/* Finishes segments that a process before this one left. */
+/* Finishes segments that an earlier process left. */
 void outputs_sweep(struct outputs *outputs);
-/* The disk has refused a result, or takes them again. Old segments make room as long as it is full, if they may. */
+/* The disk refused a result, or accepts results again. While it is full, old segments are removed if allowed. */
 void outputs_note_full(struct outputs *outputs, bool is_full);
 void outputs_make_room(struct outputs *outputs);
 
-/* Gives a worker something to do with the file; ends with outputs_end_job() in `done`. The outputs stop after it. */
+/* Runs a job on the file on a pool thread; `done` must call outputs_end_job(). The outputs stop only after all jobs. */
 void outputs_begin_job(struct outputs *outputs, loop_callback *run, loop_callback *done);
 void outputs_end_job(struct outputs *outputs);
 
 /* -- outputs_late.c --------------------------------------------------------------------------------------------------- */
 
-/* Whether a file that could not be opened for this reason may come late. */
+/* True if a file that failed to open for this reason may be opened later. */
 bool outputs_may_come_late(struct outputs *outputs, const struct failure *failure);
-/* Tries to open it until that works. */
+/* Tries to open the file until that succeeds. */
 bool outputs_await_file(struct outputs *outputs);
 
 /* -- outputs_readers.c ---------------------------------------------------------------------------------------------- */
 
-/* Puts a reader on the list of the outputs, and takes one off it. */
+/* Add a reader to the list of the outputs, and remove one. */
 void outputs_add(struct outputs *outputs, struct reader_entry *place);
 struct reader_entry *outputs_remove(struct outputs *outputs, const struct reader *reader);
-/* Gives the sink a client's descriptor; on failure it stays the caller's, and so does what the client's user was charged with.
- */
+/* Gives a client's descriptor to the sink. On failure the caller keeps it, and the user's charge. */
 bool outputs_attach(struct outputs *outputs, const struct client *client, const struct quota_charge *charge,
                     struct failure *failure);
-/* Charges the users of readers that came from the process before this one. */
+/* Charges the users of readers that were taken over. */
 void outputs_charge_again(struct outputs *outputs);
-/* Frees the entry of a reader that has left: at once or, if it has shared memory and was sent away, soon. */
+/* Frees the entry of a reader that has left: at once, or some seconds later if it has shared memory and was dismissed. */
 void outputs_let_go(struct outputs *outputs, struct reader_entry *place, bool was_sent_away);
-/* The pipeline ends: readers that have some of its memory keep that. */
+/* The pipeline ends: readers with shared memory keep it. */
 void outputs_leave_memory(struct outputs *outputs);
-/* What the acceptor and the handshakes tell. */
+/* Callbacks of the acceptor and the handshakes. */
 void outputs_on_accepted(void *context, int fd, const struct peer *peer);
 void outputs_on_hello(void *context, const struct client *client);
 
@@ -259,7 +264,7 @@ void outputs_on_hello(void *context, const struct client *client);
 
 /* -- states.c ------------------------------------------------------------------------------------------------------- */
 
-/* A list of requests that wait until something has come about, each with a time limit of its own. */
+/* Requests that wait for a state, each with its own time limit. */
 struct pending_request;
 
 struct pending_requests {
@@ -270,89 +275,91 @@ struct pending_requests {
   void *owner;
 };
 
-/* Lets a request wait. False: there is no memory for that, which was answered, with 503. */
+/* Adds a request. Returns false without memory; then it was answered with 503. */
 bool pending_add(struct pending_requests *pending, int64_t limit_ns, server_answer *answer, void *context);
-/* Takes the next request that waits off the list. False if there is none. */
+/* Takes the next request off the list. Returns false if there is none. */
 bool pending_take(struct pending_requests *pending, server_answer **answer, void **context);
 
-enum { PIPELINE_TOO_MANY = 3 }; /* frames in quarantine within a minute */
+enum { PIPELINE_TOO_MANY = 3 }; /* quarantined frames within a minute */
 
 struct pipeline {
   struct pipeline_setup setup;
   const struct config_pipeline *config;
   enum pipeline_state state;
-  enum pipeline_state before; /* STOPPING: where pipeline_unquiesce() goes back to */
+  enum pipeline_state before; /* STOPPING: the state to which pipeline_unquiesce() returns */
   const struct config_pipeline *stages_config;
   struct device_chain *chain;
-  struct restage {                        /* other stages: those that come, or that were there */
-    const struct config_pipeline *config; /* NULL: there are none */
+  struct restage {                        /* replacement of the stages: the new ones, and later the old ones */
+    const struct config_pipeline *config; /* NULL: no replacement */
     struct device_chain *chain;
-    bool ordered; /* the sessions were told of them, */
-    bool done;    /* and all of them go by them */
+    bool ordered; /* the sessions were ordered to switch */
+    bool done;    /* and all have switched */
   } restage;
   struct frame_format input;
-  size_t result_bytes, frame_bytes; /* of one result; what each seat's lane is loaded with for a frame */
+  size_t result_bytes, frame_bytes; /* bytes of a result; bytes per frame that load each seat's lane */
   struct lane **lanes;              /* one for each seat */
-  struct lane **sink_lanes;         /* the same for what a seat's results go to; NULL: its own lane */
-  struct engine_place *places;      /* devices, likewise */
+  /* Lane of each seat's results; NULL: the seat's own lane. */
+  struct lane **sink_lanes;
+  struct engine_place *places; /* devices of each seat */
   struct inputs *inputs;
   struct outputs *outputs;                /* NULL: it replies */
-  struct recorder *recorder;              /* NULL: what comes in is not recorded */
-  struct outputs *record;                 /* where that goes, */
-  struct config_pipeline record_config;   /* as a pipeline of its own with the same name */
-  bool record_started, recording;         /* it was started, and has its file */
-  bool record_stopping;                   /* it was told to stop */
-  struct pending_requests pauses, drains; /* requests that wait for it to be held; drained */
+  struct recorder *recorder;              /* NULL: input is not recorded */
+  struct outputs *record;                 /* file of the recording */
+  struct config_pipeline record_config;   /* its configuration, as a pipeline with the same name */
+  bool record_started, recording;         /* it was started; it has its file */
+  bool record_stopping;                   /* it was ordered to stop */
+  struct pending_requests pauses, drains; /* requests that wait until it is paused, or drained */
   struct meter *meter;
   struct past past;
-  struct reading now;     /* for pipeline_snapshot(), too large for a stack */
-  struct trouble trouble; /* of its state, or of frames that the device failed with */
-  struct trouble silence; /* no frame comes, and one should */
+  struct reading now;     /* for pipeline_snapshot(); too large for a stack */
+  struct trouble trouble; /* of its state, or of frames that made the device fail */
+  struct trouble silence; /* no frame comes although one is expected */
   struct links links;
-  struct watch { /* what the last tick saw: see watch.c */
+  struct watch { /* values of the last tick: see watch.c */
     int64_t at;
-    int64_t heard; /* until when a silence has another cause than the source */
+    int64_t heard; /* until then a silence has another cause than the source */
     struct watch_counts {
       uint64_t emitted, lost; /* frames, and frames that the sink could not write */
     } sink, record;
-    uint64_t missed; /* by the recording, whose memory was full */
+    uint64_t missed; /* by the recorder, whose memory was full */
   } watch;
   struct pipeline_wait {      /* WAITING: see waiting.c */
-    enum pipeline_state then; /* RUNNING, or PAUSED or DRAINED by a command: the state in which it starts */
-    int64_t next, pause;      /* when it is tried again (CLOCK_MONOTONIC ns), and how long it waits after that */
+    enum pipeline_state then; /* state after the start: RUNNING, or PAUSED or DRAINED by a command */
+    int64_t next, pause;      /* CLOCK_MONOTONIC ns of the next try, and the pause after it */
   } wait;
-  struct message empty;                   /* without sessions nobody tells that it is idle, or has stopped: this does, */
-  bool empty_posted;                      /* and is on its way */
+  struct message empty;                   /* without sessions, this message reports that it is idle or stopped */
+  bool empty_posted;                      /* the message is on its way */
   bool for_good;                          /* STOPPING: stops as soon as it is quiet */
-  bool cut;                               /* sessions were told to stop */
-  bool accounted;                         /* the log has its account, maybe from an image before this one */
-  bool outputs_started;                   /* the outputs, while the inputs may still have to start */
-  bool was_late;                          /* the process before this one could not start the pipeline either */
-  bool begins_anew;                       /* the next process is not to go on with it, since its file does not answer */
-  bool continues;                         /* the process before this one handed it over, */
+  bool cut;                               /* sessions were ordered to stop */
+  bool accounted;                         /* its account is in the log, perhaps by an earlier image */
+  bool outputs_started;                   /* the outputs are started; the inputs may not be */
+  bool was_late;                          /* the previous process could not start the pipeline either */
+  bool begins_anew;                       /* the next process must start it anew, because its file does not answer */
+  bool continues;                         /* taken over from the previous process */
   enum pipeline_state continues_as;       /* in this state */
-  unsigned now_condemned;                 /* by the hand-over: frames quarantined, one at most as a rule, */
-  struct frame_name last_condemned;       /* and the last of them */
-  int64_t quarantined[PIPELINE_TOO_MANY]; /* when the last frames were put there: CLOCK_MONOTONIC ns; the latest first */
+  unsigned now_condemned;                 /* frames quarantined by the last fault or takeover, rarely more than one */
+  struct frame_name last_condemned;       /* name of the last one */
+  int64_t quarantined[PIPELINE_TOO_MANY]; /* CLOCK_MONOTONIC ns of the last quarantined frames, latest first */
 };
 
 /* image.c */
-/* Takes the pipeline itself. False: it makes no sense. */
+/* Takes over the pipeline itself. Returns false if it is not valid. */
 bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left);
-/* Takes the outputs, after the sessions, and counts the frames that the sessions put in quarantine. */
+/* Takes over the outputs, after the sessions, and counts quarantined frames. */
 bool pipeline_adopt_outputs(struct pipeline *pipeline, const struct pipeline *left, struct failure *failure);
 
-/* restage.c: all sessions go by the other stages. */
+/* restage.c: all sessions use the new stages. */
 void pipeline_on_changed(struct pipeline *pipeline);
 
-/* run.c: what the sessions and the sink call; answers to those who wait for what will not come; all sessions are held; a
- * document with the state, which the caller owns. */
+/* run.c: events of sessions and sinks; answers to pending requests that cannot be met; all sessions are held; a document with
+   the state, owned by the caller. */
 void pipeline_on_session_event(void *context, const struct session_event *event);
 void pipeline_on_sink_event(void *context, const struct sink_event *event);
 void pipeline_on_record_event(void *context, const struct sink_event *event);
 void pipeline_on_record_opened(void *context);
 void pipeline_on_record_stopped(void *context);
-bool pipeline_is_condemned(struct pipeline *pipeline); /* image.c: frames that were condemned just now were too many */
+/* image.c: counts the frames just quarantined; true if there were too many */
+bool pipeline_is_condemned(struct pipeline *pipeline);
 void pipeline_answer_pending(struct pipeline *pipeline, const char *why);
 void pipeline_on_held(struct pipeline *pipeline);
 json_t *pipeline_state_document(const struct pipeline *pipeline);
@@ -363,48 +370,47 @@ void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context
 
 /* -- states.c ------------------------------------------------------------------------------------------------------- */
 
-/* What happens to a pipeline, by which its state changes; the table in states.c says how. */
+/* Events that change a pipeline's state, by the table in states.c. */
 enum pipeline_happening {
-  HAPPENS_START,    /* a pipeline without a past starts */
-  HAPPENS_CONTINUE, /* one starts that the process before this one left */
-  HAPPENS_WAIT,     /* it cannot be prepared for now */
+  HAPPENS_START,    /* a new pipeline starts */
+  HAPPENS_CONTINUE, /* one of the previous process starts */
+  HAPPENS_WAIT,     /* it cannot be prepared now */
   HAPPENS_PAUSE,    /* the commands */
   HAPPENS_RESUME,
   HAPPENS_DRAIN,
   HAPPENS_FAIL,      /* too many of its frames made a device fail */
-  HAPPENS_IDLE,      /* all sessions are held, and nothing is in flight */
+  HAPPENS_IDLE,      /* all sessions are held, and no frame is in flight */
   HAPPENS_QUIESCE,   /* pipeline_quiesce() */
   HAPPENS_UNQUIESCE, /* pipeline_unquiesce() */
   HAPPENS_STOP,      /* pipeline_stop() */
-  HAPPENS_END,       /* all sessions have stopped, and the sink */
+  HAPPENS_END,       /* all sessions and the sink have stopped */
   PIPELINE_HAPPENINGS
 };
 
-/* Whether the table has this event in this state. */
+/* True if the table has this event in this state. */
 bool pipeline_may_move(enum pipeline_state state, enum pipeline_happening happening);
-/* Goes where the table says; an event that it does not have in this state is a bug and asserts. True: the state is another one.
- */
+/* Moves to the state in the table. Asserts that the table has the event. Returns true if the state changed. */
 bool pipeline_move(struct pipeline *pipeline, enum pipeline_happening happening);
 
-/* watch.c: rates and latencies begin anew, as what was measured before says nothing of what comes. */
+/* watch.c: starts rates and latencies again, because earlier readings no longer apply. */
 void pipeline_forget_readings(struct pipeline *pipeline);
-/* silence.c: with each reading. */
+/* silence.c: called with each reading. */
 void pipeline_watch_silence(struct pipeline *pipeline, int64_t now);
-/* silence.c: that no frame comes, in the words of now; with a count of 0 one does. */
+/* silence.c: the trouble with its current text; a count of 0: frames come. */
 const struct trouble *pipeline_silence(struct pipeline *pipeline);
-/* watch.c: it starts, and what was before is not watched. */
+/* watch.c: the pipeline starts; earlier events are ignored. */
 void pipeline_watch_begin(struct pipeline *pipeline);
 
 /* snapshot.c: sums over all sessions. */
 void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger);
-/* questions.c: what the session that is furthest down the flow waits for. */
+/* questions.c: what the session that waits furthest downstream waits for. */
 enum session_waiting pipeline_waiting(const struct pipeline *pipeline);
-/* When a frame last came, and when one last went out: CLOCK_MONOTONIC ns; 0: never. */
+/* CLOCK_MONOTONIC ns of the last frame in and out; 0: never. */
 int64_t pipeline_last_in(const struct pipeline *pipeline);
 int64_t pipeline_last_out(const struct pipeline *pipeline);
 /* snapshot.c. */
 void pipeline_read(const struct pipeline *pipeline, struct reading *reading);
-/* Into the same reading: how long the engines of the pipeline's devices have worked. */
+/* Adds to the reading how long the engines of the pipeline's devices have worked. */
 void pipeline_read_served(const struct pipeline *pipeline, struct reading *reading);
 
 bool pipeline_sink_has_ended(const struct pipeline *pipeline);

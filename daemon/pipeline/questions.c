@@ -1,11 +1,11 @@
 /*
- * What is asked of a pipeline by itself: what it is, what it waits for, when something came or went; and pictures and traces of
- * one of its producers. snapshot.c has the sums over all of its sessions.
+ * Queries about a pipeline: its state, what it waits for, the times of the last frames; also pictures and traces of one
+ * producer. snapshot.c has the sums over all its sessions.
  */
 #include "daemon/frame/flow.h"
 #include "daemon/pipeline/private.h"
 
-/* -- plain questions ------------------------------------------------------------------------------------------ */
+/* -- plain queries -------------------------------------------------------------------------------------------- */
 
 bool pipeline_sink_has_ended(const struct pipeline *pipeline) { return pipeline->outputs && outputs_ended(pipeline->outputs); }
 
@@ -41,7 +41,7 @@ struct listener *pipeline_sink_listener(const struct pipeline *pipeline) {
   return pipeline->outputs ? outputs_listener(pipeline->outputs) : NULL;
 }
 
-/* Which of several sessions' answers stands for the pipeline: lower comes first. */
+/* If sessions wait for different things, the lowest value is shown. */
 static const int precedence[] = {
     [WAITING_FOR_READER] = 0,  [WAITING_FOR_GPU] = 1,    [WAITING_FOR_RESUME] = 2,
     [WAITING_FOR_NOTHING] = 3, [WAITING_FOR_FRAMES] = 4, [WAITING_FOR_PRODUCER] = 5,

@@ -1,18 +1,18 @@
 /*
- * A pipeline goes on with other stages that take and give the same frames: nobody is disconnected, and no frame is lost. Its
- * sessions get programs of a new chain; everything else stays, and so does the configuration of the ends.
+ * Replacing the stages of a running pipeline by stages with the same input and output: no client is disconnected and no frame
+ * is lost. The sessions get programs of a new chain; everything else stays, and so does the configuration of the ends.
  */
 #include "daemon/device/formats.h"
 #include "daemon/pipeline/private.h"
 
-/* What whoever sends and reads would see of them. */
+/* True if clients could see no difference. */
 static bool same_ends(const struct device_chain *one, const struct device_chain *other) {
   const struct frame_format *output = &device_chain_record(one)->output, *other_output = &device_chain_record(other)->output;
   return format_equal(&device_chain_record(one)->input, &device_chain_record(other)->input) &&
          format_equal(output, other_output) && output->meaning == other_output->meaning;
 }
 
-/* A pipeline that could not start, takes no more frames since they break the device, or stops, begins anew instead. */
+/* A pipeline that could not start, has failed or is stopping is replaced as a whole instead. */
 static bool may_go_on(const struct pipeline *pipeline) {
   return pipeline->state >= PIPELINE_RUNNING && pipeline->state <= PIPELINE_DRAINED;
 }
@@ -39,7 +39,7 @@ bool pipeline_prepare_restage(struct pipeline *pipeline, struct failure *failure
 
 void pipeline_restage(struct pipeline *pipeline) {
   struct restage *restage = &pipeline->restage;
-  restage->ordered = may_go_on(pipeline); /* or it was stopped meanwhile */
+  restage->ordered = may_go_on(pipeline); /* otherwise it was stopped meanwhile */
   restage->done = !restage->ordered;
   if (restage->ordered) {
     inputs_change_stages(pipeline->inputs);
@@ -48,7 +48,7 @@ void pipeline_restage(struct pipeline *pipeline) {
 
 bool pipeline_is_restaged(const struct pipeline *pipeline) { return pipeline->restage.done; }
 
-/* What status says of the pipeline is of the other chain from now on; the old one stays until nobody may run it. */
+/* From now on status shows the new chain. The old one stays until no session uses it. */
 void pipeline_on_changed(struct pipeline *pipeline) {
   struct device_chain *old = pipeline->chain;
   pipeline->chain = pipeline->restage.chain;

@@ -1,6 +1,6 @@
 /*
- * A pipeline while it runs: what its sessions and its sink tell, what it is told, and what follows. Its state changes by
- * pipeline_move() alone, along the table in states.c.
+ * A running pipeline: events of its sessions and its sink, orders, and what follows from them. Only pipeline_move() changes its
+ * state, by the table in states.c.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static void log_share(const struct pipeline *pipeline) {
   }
 }
 
-/* Frames that take longer than gpu.timeout by themselves have another limit. */
+/* Frames that take longer than gpu.timeout by nature have another limit. */
 static void log_slowness(const struct pipeline *pipeline) {
   int64_t alone = session_stages(inputs_session(pipeline->inputs, 0))->costs.alone;
   int64_t timeout = pipeline->setup.gpu_timeout_ns, patience = health_patience(timeout, alone);
@@ -32,7 +32,7 @@ static void log_slowness(const struct pipeline *pipeline) {
   }
 }
 
-/* What the warm-up chose where there was a choice. */
+/* Logs what the warm-up chose, if there was a choice. */
 static void log_choice(const struct pipeline *pipeline) {
   const struct worker_ready *ready = device_program_ready(session_stages(inputs_session(pipeline->inputs, 0))->program);
   const struct gpu_measured measured = ready->measured;
@@ -58,7 +58,7 @@ static void log_choice(const struct pipeline *pipeline) {
   }
 }
 
-/* Says what the hand-over has cost the pipeline: frames in quarantine, and that it takes no more. */
+/* Logs the frames that the last fault or takeover quarantined, and a failure of the pipeline. */
 static void log_condemned(struct pipeline *pipeline) {
   const char *name = pipeline->config->name;
   char sequence[24], epoch[24];
@@ -73,11 +73,13 @@ static void log_condemned(struct pipeline *pipeline) {
                  "frame %s of epoch %s made its worker fail %d times while it ran alone", sequence, epoch, RETRY_LIMIT);
   }
   if (pipeline->state == PIPELINE_FAILED && pipeline->now_condemned > 0) {
-    trouble_note(&pipeline->trouble, clock_now(), "mend its stages and reload, or let it take frames again by framectl resume",
+    trouble_note(&pipeline->trouble, clock_now(),
+                 "correct its stages and reload, or let it take frames again by framectl resume",
                  "%d of its frames made workers fail within a minute: it takes no more", PIPELINE_TOO_MANY);
-    log_event(LOG_PIPELINE_FAILED, name,
-              "%d of its frames made workers fail within a minute: it takes no more; mend its stages and reload, or resume it",
-              PIPELINE_TOO_MANY);
+    log_event(
+        LOG_PIPELINE_FAILED, name,
+        "%d of its frames made workers fail within a minute: it takes no more; correct its stages and reload, or resume it",
+        PIPELINE_TOO_MANY);
   }
 }
 
@@ -91,19 +93,20 @@ void pipeline_judge_rewind(struct pipeline *pipeline) {
   pipeline->now_condemned = 0;
 }
 
-/* Without its socket nobody new can come to the pipeline; that is logged and no failure, for the sake of who is connected. */
+/* Without its socket no new client can connect. This is logged and is no failure, so that connected clients can stay. */
 static void begin_at_socket(const struct pipeline *pipeline, struct listener *listener,
                             const struct config_socket_access *access, struct trouble *trouble) {
   struct failure failure;
   if (listener && !listener_begin(listener, access, &failure)) {
-    log_event(LOG_FAILED, pipeline->config->name, "somebody has removed the socket '%s', and it stays away: %s%s%s",
+    log_event(LOG_FAILED, pipeline->config->name, "the socket '%s' was removed and cannot be created again: %s%s%s",
               listener_path(listener), failure.text, failure.remedy[0] ? "; " : "", failure.remedy);
-    trouble_note(trouble, clock_now(), failure.remedy, "nobody can come: the socket '%s' was removed, and stays away: %s",
-                 listener_path(listener), failure.text);
+    trouble_note(trouble, clock_now(), failure.remedy,
+                 "no client can connect: the socket '%s' was removed and cannot be created again: %s", listener_path(listener),
+                 failure.text);
   }
 }
 
-/* Socket files may be missing also where the process before was killed while a reload removed this pipeline. */
+/* Socket files may also be missing because the previous process was killed while a reload removed this pipeline. */
 static void begin_at_sockets(const struct pipeline *pipeline) {
   begin_at_socket(pipeline, pipeline_source_listener(pipeline), &pipeline->config->source.access, &pipeline->inputs->trouble);
   if (pipeline->outputs) {
@@ -121,7 +124,7 @@ static void begin_recording(struct pipeline *pipeline) {
 
 void pipeline_on_record_opened(void *context) { begin_recording(context); }
 
-/* Until the file of a recording can be opened, frames go on, and the recorder keeps what its memory holds. */
+/* Until the file of a recording can be opened, frames continue, and the recorder keeps what its memory holds. */
 static bool start_record(struct pipeline *pipeline, struct failure *failure) {
   if (!pipeline->recorder || pipeline->record_started) {
     return true;
@@ -139,7 +142,7 @@ static bool start_ends(struct pipeline *pipeline, struct failure *failure) {
   } else if (!pipeline->continues && pipeline->wait.then != PIPELINE_RUNNING) {
     inputs_hold(pipeline->inputs, false);
   }
-  if (!pipeline->outputs_started) { /* nobody accepts there yet */
+  if (!pipeline->outputs_started) { /* nobody accepts connections there yet */
     begin_at_sockets(pipeline);
   }
   pipeline->outputs_started = pipeline->outputs_started || !pipeline->outputs || outputs_start(pipeline->outputs, failure);
@@ -200,7 +203,7 @@ static void run_empty(struct message *message) {
   }
 }
 
-/* Later, as sessions do: whoever quiesces or stops pipelines is not in the middle of that then. */
+/* Reports by a message, as sessions do, so that the caller is not in the middle of quiescing or stopping then. */
 static void tell_if_empty(struct pipeline *pipeline) {
   if (inputs_seats(pipeline->inputs) == 0 && !pipeline->empty_posted) {
     pipeline->empty_posted = true;
@@ -315,7 +318,7 @@ void pipeline_log_account(struct pipeline *pipeline) {
   }
 }
 
-/* The account of the pipeline goes to the log here, since after a reload nobody can ask for it any more. */
+/* Logs the account here, because after a reload nobody can query it any more. */
 static void become_stopped(struct pipeline *pipeline) {
   pipeline_move(pipeline, HAPPENS_END);
   pipeline_log_account(pipeline);
@@ -331,7 +334,7 @@ static void stop_outputs(struct pipeline *pipeline) {
   }
 }
 
-/* The recording first, which has all frames by now. */
+/* The recording ends first; it has all frames by now. */
 static void on_stopped(struct pipeline *pipeline) {
   if (!inputs_stopped(pipeline->inputs) || pipeline->record_stopping) {
     return;
@@ -364,7 +367,7 @@ static void on_ended(struct pipeline *pipeline) {
   if (pipeline->state != PIPELINE_STOPPING) {
     pipeline_tell(pipeline, PIPELINE_ENDED, NULL);
   } else if (pipeline->for_good && pipeline_sink_has_ended(pipeline)) {
-    pipeline_stop(pipeline); /* its sink has ended, so nobody will take what is in flight */
+    pipeline_stop(pipeline); /* its sink has ended, so nobody will take the frames in flight */
   }
 }
 
@@ -394,7 +397,7 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
   case SESSION_CHANGED:
     if (inputs_changed(pipeline->inputs)) {
       pipeline_on_changed(pipeline);
-      pipeline_forget_readings(pipeline); /* which are of other stages */
+      pipeline_forget_readings(pipeline); /* they belong to the old stages */
       pipeline_tell(pipeline, PIPELINE_RESTAGED, NULL);
     }
     break;

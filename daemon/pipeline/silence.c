@@ -1,21 +1,21 @@
 /*
- * Silence: no frame comes to a pipeline whose source says that one should. The sentence about it is made when somebody asks, so
- * that it names the producer that was refused last.
+ * Silence: no frame comes to a pipeline although its source expects one. The text is made when it is read, so that it names the
+ * last refused producer.
  */
 #include "daemon/base/log.h"
 #include "daemon/pipeline/private.h"
 
 static double silence_seconds(int64_t ns) { return (double)ns / (double)NS_PER_S; }
 
-/* How long may pass without a frame: what the source says, or three frames of a file that is read at a pace, in which a busy
- * machine is no silence. 0: nobody knows. */
+/* Longest time without a frame: the configured one, or three frames of a paced file, so that a busy machine does not count. 0:
+   unknown. */
 static int64_t frame_expected(const struct config_source *source) {
   int64_t periods = source->rate > 0 && source->rate < 3 ? (int64_t)(3 * (double)NS_PER_S / source->rate) : NS_PER_S;
   bool paced = source->endpoint == CONFIG_FILE && source->rate > 0;
   return source->expect_ns > 0 || !paced ? source->expect_ns : periods;
 }
 
-/* A producer that was turned away since the last frame is the reason that somebody looks for. */
+/* A producer that was refused since the last frame is the likely reason. */
 static void describe_silence(struct pipeline *pipeline) {
   const struct refusal *refusal = &inputs_refusals(pipeline->inputs)->last;
   bool is_refused = refusal->at > pipeline_last_in(pipeline), connected = inputs_producers(pipeline->inputs) > 0;
@@ -48,7 +48,7 @@ void pipeline_watch_silence(struct pipeline *pipeline, int64_t now) {
   int64_t expected = frame_expected(&pipeline->config->source), last = pipeline_last_in(pipeline);
   enum session_waiting waiting = pipeline_waiting(pipeline);
   bool is_held_up = waiting == WAITING_FOR_READER || waiting == WAITING_FOR_GPU || waiting == WAITING_FOR_RESUME;
-  if (pipeline->state != PIPELINE_RUNNING || inputs_ended(pipeline->inputs) || is_held_up) { /* that none comes is no silence */
+  if (pipeline->state != PIPELINE_RUNNING || inputs_ended(pipeline->inputs) || is_held_up) { /* frames are not expected now */
     pipeline->watch.heard = now;
   }
   int64_t heard = last > pipeline->watch.heard ? last : pipeline->watch.heard;

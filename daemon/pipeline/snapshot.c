@@ -1,6 +1,6 @@
 /*
- * What can be read of a pipeline: its sums over all sessions, and what happened lately. Each session's ledger is read
- * under its lane's sequence lock and balances, and so their sum does.
+ * Values of a pipeline: sums over all sessions, and recent activity. Each session's ledger is read under its lane's sequence
+ * lock and balances, so the sum balances too.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger) {
   }
 }
 
-/* What a worker does with a file may end anywhere, so that a hand-over need not wait for it. */
+/* A pool thread's work on a file may be interrupted, so a handover need not wait for it. */
 static bool awaits(const struct outputs *outputs, int64_t before) {
   int64_t written = sink_asked(outputs_sink(outputs)), worked = before != INT64_MAX ? outputs_asked(outputs) : 0;
   return (written != 0 && written < before) || (worked != 0 && worked < before);
@@ -46,7 +46,8 @@ const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t befor
   if (writes && awaits(pipeline->outputs, before)) {
     return config->sink.path;
   }
-  bool records = before != INT64_MAX && pipeline->record && awaits(pipeline->record, before); /* it is not handed over */
+  /* a recording is not handed over */
+  bool records = before != INT64_MAX && pipeline->record && awaits(pipeline->record, before);
   return records ? config->record.file : NULL;
 }
 
@@ -58,7 +59,7 @@ static uint64_t dropped(const struct ledger *ledger) {
   return sum;
 }
 
-/* " (late 1, unread 2)", or nothing. */
+/* " (late 1, unread 2)", or empty. */
 static void append_fates(const struct ledger *ledger, char *text, size_t size) {
   const char *before = " (";
   size_t length = strlen(text);
@@ -101,7 +102,7 @@ void pipeline_work(const struct pipeline *pipeline, unsigned device, struct heal
     if (view.submitted != view.completed && (work->frames == 0 || view.last_completion < work->since)) {
       work->since = view.last_completion;
     }
-    const unsigned among = device != NO_DEVICE ? place->count : 1; /* which have them in turn */
+    const unsigned among = device != NO_DEVICE ? place->count : 1; /* its devices take turns */
     work->frames += (view.submitted - view.completed + among - 1) / among;
   }
 }
@@ -114,7 +115,7 @@ static void read_lane(const struct lane *lane, struct reading *reading) {
   }
 }
 
-/* Ledgers, when it all began, and the time on the device, from one look at each session. */
+/* Reads ledgers, start time and device time from one copy of each session. */
 static void read_sessions(const struct pipeline *pipeline, struct reading *reading) {
   for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
     struct session_view view;
@@ -129,7 +130,7 @@ static void read_sessions(const struct pipeline *pipeline, struct reading *readi
   }
 }
 
-/* Of several devices the mean. */
+/* The mean of several devices. */
 void pipeline_read_served(const struct pipeline *pipeline, struct reading *reading) {
   unsigned seats = inputs_seats(pipeline->inputs);
   memset(reading->served, 0, sizeof reading->served);
@@ -144,7 +145,7 @@ void pipeline_read_served(const struct pipeline *pipeline, struct reading *readi
   }
 }
 
-/* Of the last stage that runs a model; NULL: none does. */
+/* The model of the last stage that runs one; NULL: none. */
 static const struct model_record *model_of_chain(const struct pipeline *pipeline) {
   const struct chain_record *record = device_chain_record(pipeline->chain);
   return record->has_model ? &record->model : NULL;
@@ -217,12 +218,12 @@ static void fill_clients(struct pipeline *pipeline, struct pipeline_snapshot *sn
   }
 }
 
-/* Frames that came too fast for what was behind. */
+/* Frames that came faster than they could be processed. */
 static uint64_t overtaken(const struct ledger *ledger) {
   return ledger->fates[FATE_OLDEST] + ledger->fates[FATE_NEWEST] + ledger->fates[FATE_LATE];
 }
 
-/* Whole results that were there for whoever is connected now. */
+/* Results offered to the readers that are connected now. */
 static uint64_t results_offered(const struct ledger *ledger, uint64_t readers) {
   return (ledger->fates[FATE_EMITTED] + ledger->fates[FATE_UNREAD]) * readers;
 }
@@ -235,14 +236,14 @@ static enum standing standing_of(enum session_waiting waiting) {
   return standings[waiting];
 }
 
-/* The share of its time for which an engine of the device worked for any pipeline. */
+/* Busy share of a device's engine for all pipelines. */
 static double engine_share(const struct reading *now, const struct reading *before, enum overlap_engine engine,
                            unsigned at_once) {
   double us = (double)(now->at - before->at) / 1e3 * (at_once > 0 ? at_once : 1);
   return us > 0 && before->at != 0 ? (now->served[engine] - before->served[engine]) / us : 0;
 }
 
-/* A pipeline that a reload has put in the place of another counts from 0. */
+/* A pipeline that replaced another one in a reload counts from 0. */
 static double counted(uint64_t now, uint64_t before) { return (double)(now >= before ? now - before : now); }
 
 static struct diagnosis_model model_of(const struct pipeline *pipeline, const struct reading *now,
@@ -320,7 +321,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
   }
   diagnose(&figures, &snapshot->diagnosis);
   snapshot->graph = session_stages(session)->graph == GPU_GRAPH_ON;
-  snapshot->copies = strcmp(device_backend_name(device), "cpu") != 0; /* which works where the frames are */
+  snapshot->copies = strcmp(device_backend_name(device), "cpu") != 0; /* the CPU backend works on frames in place */
   snapshot->copies_by_kernel = session_stages(session)->copy == GPU_COPY_KERNEL;
   snapshot->timed_one_in = (unsigned)session_stages(session)->timed_one_in;
   snapshot->busy_s = (double)now->busy / (double)NS_PER_S;

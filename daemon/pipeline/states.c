@@ -1,9 +1,8 @@
 /*
- * The states of a pipeline: one table says which event in which state leads where, and pipeline_move() alone changes the state.
- * An event that the table does not know in a state is a bug and asserts; one that leaves the state as it is stands there as
- * well.
+ * The states of a pipeline. One table says which event leads where, and only pipeline_move() changes the state. An event that
+ * the table does not have in a state is a bug and asserts. Events that keep the state are in the table as well.
  *
- * Here are also the requests that wait for a state, since whoever asks for one is answered when it has come about.
+ * Requests that wait for a state are also here, because they are answered when the state is reached.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -14,13 +13,13 @@
 const char *const pipeline_state_names[] = {"starting", "running", "paused",   "draining", "drained",
                                             "failed",   "waiting", "stopping", "stopped"};
 
-/* A cell of the table: 0 is no transition, BACK the state that the pipeline comes back to, all others are a state and one. */
+/* A cell: 0 is no transition, BACK the state to return to, otherwise the state plus 1. */
 #define TO(state) (PIPELINE_##state + 1)
 enum { BACK = PIPELINE_STOPPED + 2 };
 
 static const unsigned char transitions[PIPELINE_STOPPED + 1][PIPELINE_HAPPENINGS] = {
     [PIPELINE_STARTING] = {[HAPPENS_START] = TO(RUNNING),
-                           [HAPPENS_CONTINUE] = BACK, /* as what the process before left: pipeline->continues_as */
+                           [HAPPENS_CONTINUE] = BACK, /* the state in the previous process: pipeline->continues_as */
                            [HAPPENS_WAIT] = TO(WAITING),
                            [HAPPENS_IDLE] = TO(STARTING),
                            [HAPPENS_QUIESCE] = TO(STOPPING),
@@ -54,13 +53,13 @@ static const unsigned char transitions[PIPELINE_STOPPED + 1][PIPELINE_HAPPENINGS
                           [HAPPENS_QUIESCE] = TO(STOPPING),
                           [HAPPENS_STOP] = TO(STOPPING)},
     [PIPELINE_FAILED] = {[HAPPENS_FAIL] = TO(FAILED),
-                         [HAPPENS_PAUSE] = TO(FAILED), /* it takes no frames anyway, until it is resumed */
+                         [HAPPENS_PAUSE] = TO(FAILED), /* it accepts no frames anyway until it is resumed */
                          [HAPPENS_RESUME] = TO(RUNNING),
                          [HAPPENS_DRAIN] = TO(FAILED),
                          [HAPPENS_IDLE] = TO(FAILED),
                          [HAPPENS_QUIESCE] = TO(STOPPING),
                          [HAPPENS_STOP] = TO(STOPPING)},
-    [PIPELINE_WAITING] = {[HAPPENS_PAUSE] = TO(WAITING), /* it takes no frames anyway, and starts paused then */
+    [PIPELINE_WAITING] = {[HAPPENS_PAUSE] = TO(WAITING), /* it accepts no frames anyway, and will start paused */
                           [HAPPENS_RESUME] = TO(WAITING),
                           [HAPPENS_DRAIN] = TO(WAITING),
                           [HAPPENS_IDLE] = TO(WAITING),
@@ -68,7 +67,7 @@ static const unsigned char transitions[PIPELINE_STOPPED + 1][PIPELINE_HAPPENINGS
                           [HAPPENS_STOP] = TO(STOPPING)},
     [PIPELINE_STOPPING] = {[HAPPENS_IDLE] = TO(STOPPING),
                            [HAPPENS_QUIESCE] = TO(STOPPING),
-                           [HAPPENS_UNQUIESCE] = BACK, /* where it was before it was quiesced: pipeline->before */
+                           [HAPPENS_UNQUIESCE] = BACK, /* the state before it was quiesced: pipeline->before */
                            [HAPPENS_STOP] = TO(STOPPING),
                            [HAPPENS_END] = TO(STOPPED)},
     [PIPELINE_STOPPED] = {[HAPPENS_IDLE] = TO(STOPPED)},

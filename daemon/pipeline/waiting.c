@@ -1,14 +1,13 @@
 /*
- * A pipeline that waits. The machine refuses something that its configuration names: a disk is full, a folder is not mounted,
- * no descriptor is left. That is no mistake in the configuration and no reason to keep other pipelines from starting. The
- * pipeline is WAITING instead: it has no sessions, no memory and no sockets, so that clients find nobody and try again, as
- * before a start.
+ * Waiting pipelines. The machine refuses something that the configuration names: a disk is full, a folder is not mounted, no
+ * descriptor is left. That is no mistake in the configuration, and must not stop other pipelines from starting. So the pipeline
+ * becomes WAITING. It has no sessions, memory or sockets, so clients cannot connect and try again, as before a start.
  *
- * Every try makes the pipeline anew beside the one that waits, on a worker thread (server/waiting.c). One that can be prepared
- * takes its place. The pause between two tries grows from a second to a minute.
+ * Each try makes a new pipeline next to the waiting one, on a set-up thread (server/waiting.c). If it can be prepared it
+ * replaces the waiting one. The pause between tries grows from a second to a minute.
  *
- * A pipeline that was handed over never waits like this, since it has connections: what it cannot open is opened later, while
- * it goes on (outputs_late.c).
+ * A pipeline that was taken over never waits like this, because it has connections. What it cannot open is opened later while
+ * it runs (outputs_late.c).
  */
 #include "daemon/base/log.h"
 #include "daemon/measure/clock.h"

@@ -1,6 +1,6 @@
 /*
- * Troubles of a pipeline that only time shows: frames that should come stay away (silence.c), the sink still loses results,
- * frames get through again after an error. Looked at with each reading, every two seconds.
+ * Troubles of a pipeline that only show over time: expected frames are missing (silence.c), the sink still loses results,
+ * frames get through again after an error. Checked with each reading, every two seconds.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,10 +8,10 @@
 #include "daemon/base/log.h"
 #include "daemon/pipeline/private.h"
 
-/* -- errors that are over ------------------------------------------------------------------------------------------- */
+/* -- errors that end ------------------------------------------------------------------------------------------------ */
 
-/* Health follows the counters: results were lost since the last look, or they were not. The sink says why, and once only; after
- * an upgrade it may not say that it is over, but results come through. */
+/* Health follows the counters: results were lost since the last check, or not. The sink reports a reason only once. After an
+   upgrade it may not report the end, but then results get through. */
 static void watch_writes(struct outputs *outputs, struct watch_counts *before, struct watch_counts counts, int64_t looked,
                          int64_t now) {
   struct trouble *trouble = outputs_cause(outputs, OUTPUT_WRITES);
@@ -21,7 +21,7 @@ static void watch_writes(struct outputs *outputs, struct watch_counts *before, s
   if (outputs_is_socket(outputs)) {
     return;
   }
-  bool is_told = trouble->count > 0 && trouble->since > looked; /* by the sink, with the first one */
+  bool is_told = trouble->count > 0 && trouble->since > looked; /* reported by the sink with the first lost result */
   if (lost > 0 && trouble->count == 0) {
     trouble_note(trouble, now, "the log says why; results go on by themselves when the file can be written",
                  "results for '%s' are lost", outputs->config->sink.path);
@@ -69,7 +69,7 @@ static void pipeline_watch(struct pipeline *pipeline, int64_t now) {
   pipeline_ledger(pipeline, &ledger);
   pipeline_watch_silence(pipeline, now);
   if (pipeline->state == PIPELINE_RUNNING && ledger.fates[FATE_EMITTED] > pipeline->watch.sink.emitted) {
-    trouble_clear(&pipeline->trouble); /* a frame that the device failed with is past as soon as others get through */
+    trouble_clear(&pipeline->trouble); /* a frame that made the device fail no longer matters once others get through */
   }
   if (pipeline->outputs) {
     watch_writes(pipeline->outputs, &pipeline->watch.sink, counts_of(&ledger), pipeline->watch.at, now);
@@ -81,7 +81,7 @@ static void pipeline_watch(struct pipeline *pipeline, int64_t now) {
   pipeline->watch.at = now;
 }
 
-/* A process before this one may have seen what is counted already. */
+/* The previous process may have handled what is counted already. */
 void pipeline_watch_begin(struct pipeline *pipeline) {
   struct ledger ledger;
   int64_t now = clock_now();
@@ -90,8 +90,8 @@ void pipeline_watch_begin(struct pipeline *pipeline) {
   pipeline->watch.sink = counts_of(&ledger);
 }
 
-/* Adds to its devices' engines how long they have worked for this pipeline since the reading before: the mean of the frames
- * that were timed stands for all, and each session for as many frames as any other. */
+/* Adds the time that its devices' engines worked for this pipeline since the last reading. It assumes that timed frames are
+   typical, and that all sessions had the same number of frames. */
 static void add_served(struct pipeline *pipeline, struct reading *reading, const struct reading *before) {
   static const enum step steps[OVERLAP_ENGINES] = {STEP_H2D, STEP_KERNEL, STEP_D2H};
   uint64_t frames = histogram_summarize(&reading->steps[STEP_QUEUE], &before->steps[STEP_QUEUE]).count;
@@ -140,9 +140,9 @@ void pipeline_hear_link(struct pipeline *pipeline, enum link_role role, const st
   links_report(&pipeline->links, role, state, clock_now());
 }
 
-/* -- what is told ----------------------------------------------------------------------------------------------------- */
+/* -- reporting -------------------------------------------------------------------------------------------------------- */
 
-/* A pipeline whose file comes late is shown as `waiting`, and so is the reason. */
+/* A pipeline whose file cannot be opened yet is shown as `waiting`, and so is the reason. */
 static enum health_reason reason_of(const struct outputs *outputs, enum health_reason reason) {
   return outputs_is_late(outputs) ? HEALTH_WAITING : reason;
 }

@@ -281,7 +281,7 @@ def test_a_fifo_that_cannot_be_opened_for_a_while_takes_writers_again(place):
                 writer.flush()
                 np.testing.assert_array_equal(reader.frames(2, SIZE), numbered(2, SIZE))
                 fifo.rename(away)
-            daemon.wait_log("no writer can come until this has an end")
+            daemon.wait_log("the FIFO cannot be opened for the next writer")
             away.rename(fifo)
             with open(fifo, "wb") as writer:
                 writer.write(numbered(2, SIZE).tobytes())

@@ -138,7 +138,7 @@ def test_a_fifo_source_waits_for_one_to_be_made_anew(place, there):
             os.unlink(fifo)
             if there:
                 fifo.write_bytes(numbered(1, SIZE).tobytes())
-        daemon.wait_log("no writer can come until this has an end")
+        daemon.wait_log("the FIFO cannot be opened for the next writer")
         if there:
             os.unlink(fifo)
         os.mkfifo(fifo)

@@ -237,7 +237,7 @@ def test_a_seat_without_memory_comes_back_when_there_is_some(place):
         with Shared(daemon.path("cam0", "source")) as client:
             exchange(client, 0)
             resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (6, hard))
-        daemon.wait_log("a place for one producer less")
+        daemon.wait_log("one producer less can connect")
         resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
 
         def seated():

@@ -153,7 +153,7 @@ def test_a_cut_is_said_to_be_a_guess_where_nobody_knows_of_what_size_results_wer
             os.pwrite(image, bytes(8), STATE)
         store.start(daemon)
         daemon.wait_ready()
-        assert "were a torn result (if results had the size that they have now" in daemon.log
+        assert "were a partial result (assuming that results had their current size" in daemon.log
     assert (place / "out").read_bytes() == numbered(2, SIZE).tobytes()
 
 

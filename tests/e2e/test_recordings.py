@@ -78,7 +78,7 @@ def test_a_file_that_is_cut_goes_on_at_its_end(place):
 
             time.sleep(limit(3))  # the size of the file must have been looked at before, which is done every 2 s
             os.truncate(output, 0)
-            daemon.wait_log("somebody has cut")
+            daemon.wait_log("was truncated: results continue")
             feed(daemon, producer, 3, 2)
             daemon.account(came=5, emitted=5)
     assert require_whole(output.read_bytes(), SIZE) == [3, 4]
