@@ -11,7 +11,7 @@ typedef void server_answer(void *context, int http_status, json_t *body);
 void answer_nobody(void *context, int http_status, json_t *body);
 
 /* A JSON string of any bytes: another program's text, a path, a truncated sentence. Bytes that are not UTF-8 are escaped as in
-   the log, because JSON cannot carry them. NULL without memory. */
+ * the log, because JSON cannot carry them. NULL without memory. */
 json_t *answer_string(const char *text);
 /* {"error": "...", "remedy": "..."}, without `remedy` if it is NULL or empty. NULL without memory. */
 json_t *answer_error_document(const char *error, const char *remedy);

@@ -15,7 +15,7 @@
 struct child;
 
 /* Called once, after the child was reaped: with its exit status, or -1 and the signal that ended it. The child is freed after
-   this. */
+ * this. */
 typedef void child_ended(void *context, int status, int signal);
 
 /* `descriptors`: the child's 0, 1, 2 and so on; -1 is /dev/null. The caller keeps them. NULL on failure. */

@@ -10,7 +10,7 @@
 #include "daemon/wire/native_wire.h"
 
 /* Wakes a sleeping client after a cursor was written. Returns false if it sleeps and the doorbell could not be rung; try
-   again. */
+ * again. */
 bool doorbell_ring(struct native_control *control, int fd);
 
 enum doorbell_input {

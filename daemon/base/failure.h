@@ -37,11 +37,11 @@ __attribute__((format(printf, 4, 5))) bool failure_set(struct failure *failure, 
                                                        const char *format, ...);
 
 /* For a failed system call: appends the text of the errno (": No space left on device"). If `remedy` is NULL the errno selects
-   one. */
+ * one. */
 __attribute__((format(printf, 4, 5))) bool failure_set_system(struct failure *failure, int error, const char *remedy,
                                                               const char *format, ...);
 /* For one pipeline that cannot start because of another file or another process's socket. A reload is refused, because it may
-   be a mistake. At a start this pipeline waits, because somebody may remove the obstacle, and the others start. */
+ * be a mistake. At a start this pipeline waits, because somebody may remove the obstacle, and the others start. */
 __attribute__((format(printf, 3, 4))) bool failure_set_in_the_way(struct failure *failure, const char *remedy,
                                                                   const char *format, ...);
 /* For a lack of memory, which is temporary. */

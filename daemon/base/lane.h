@@ -42,7 +42,7 @@ struct lane *lane_new(unsigned index, struct failure *failure);
 /* Ends and joins the thread. Its sessions and sinks must be gone. */
 void lane_stop(struct lane *lane);
 /* Stops the lane if necessary, and frees it. Before any lane is freed, stop all lanes that may still send it messages. Accepts
-   NULL; returns NULL. */
+ * NULL; returns NULL. */
 struct lane *lane_free(struct lane *lane);
 
 unsigned lane_index(const struct lane *lane);
@@ -70,7 +70,7 @@ struct lane_patience {
   int64_t limit;     /* for everything else */
 };
 /* Waits until the lane is parked. Then the caller owns all that the lane owned. Returns false if the time is over; the lane
-   still runs. */
+ * still runs. */
 bool lane_is_parked(struct lane *lane, const struct lane_patience *patience);
 /* While it is parked: runs messages that wait for it. Returns true if there were any. */
 bool lane_run_messages(struct lane *lane);

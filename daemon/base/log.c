@@ -59,7 +59,7 @@ void log_set_level(enum config_log_level level) { state.level = level; }
 /* -- limits -------------------------------------------------------------------------------------------------------- */
 
 /* A singly linked list is enough: it holds the limited kinds that pipelines wrote in the last ten seconds. The window of a
-   count begins with its first line, and `written` never exceeds the burst. */
+ * count begins with its first line, and `written` never exceeds the burst. */
 struct log_limit_count {
   struct log_limit_count *next;
   unsigned kind;
@@ -119,12 +119,12 @@ bool log_limit_admit(struct log_limit *limit, unsigned kind, const char *pipelin
   return true;
 }
 
-void log_limit_settle(struct log_limit *limit, int64_t now, log_limit_tell *tell, void *context) {
+void log_limit_settle(struct log_limit *limit, int64_t now, log_limit_report *report, void *context) {
   struct log_limit_count **link = &limit->counts;
   while (*link) {
     struct log_limit_count *count = *link;
     if (count->left_out > 0) {
-      tell(context, count->kind, count->pipeline[0] ? count->pipeline : NULL, count->left_out);
+      report(context, count->kind, count->pipeline[0] ? count->pipeline : NULL, count->left_out);
       count->left_out = 0;
     }
     if (is_window_over(count, now)) {
@@ -235,7 +235,7 @@ static bool write_somewhere(const struct kind *kind, const char *pipeline, const
   return state.to_journal ? write_journal(kind, pipeline, fields, text) : write_line(kind, pipeline, text);
 }
 
-static void tell_lost(void) {
+static void report_lost(void) {
   char count[96];
   snprintf(count, sizeof count, "%" PRIu64 " lines were lost because %s", state.lost,
            state.to_journal ? "the journal did not take them" : "stderr was not read");
@@ -245,7 +245,7 @@ static void tell_lost(void) {
 }
 
 static void write_entry(const struct kind *kind, const char *pipeline, const struct log_field *fields, const char *text) {
-  tell_lost();
+  report_lost();
   if (!write_somewhere(kind, pipeline, fields, text)) {
     state.lost++;
   }
@@ -314,7 +314,7 @@ void log_event_with(enum log_kind kind, const char *pipeline, const struct log_f
   va_end(arguments);
 }
 
-static void tell_left_out(void *context, unsigned number, const char *pipeline, uint64_t left_out) {
+static void report_left_out(void *context, unsigned number, const char *pipeline, uint64_t left_out) {
   (void)context;
   char text[128];
   snprintf(text, sizeof text, "%" PRIu64 " more of kind %s left out: the log takes %d in %d s of each pipeline", left_out,
@@ -324,7 +324,7 @@ static void tell_left_out(void *context, unsigned number, const char *pipeline, 
 
 void log_flush(void) {
   pthread_mutex_lock(&lock);
-  log_limit_settle(&state.limit, clock_now(), tell_left_out, NULL);
-  tell_lost();
+  log_limit_settle(&state.limit, clock_now(), report_left_out, NULL);
+  report_lost();
   pthread_mutex_unlock(&lock);
 }

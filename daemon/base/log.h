@@ -43,7 +43,7 @@ void log_flush(void);
 /* -- limits: how many lines of one kind a pipeline may write, and how many were left out --------------------------------- */
 
 /* One count for each pair of kind and pipeline that wrote lately; finished ones are freed. Time (CLOCK_MONOTONIC ns) is a
-   parameter and decisions are results, so tests need neither clock nor output. */
+ * parameter and decisions are results, so tests need neither clock nor output. */
 enum { LOG_LIMIT_WINDOW_S = 10 };
 
 struct log_limit {
@@ -55,11 +55,11 @@ struct log_limit {
   { .burst = (lines), .counts = NULL } /* an initialiser */
 
 /* Returns true if a line may be written now. Then `left_out` is the number of lines of its kind that were not, since the last
-   one that was. Without memory for a count the line is allowed. */
+ * one that was. Without memory for a count the line is allowed. */
 bool log_limit_admit(struct log_limit *limit, unsigned kind, const char *pipeline, int64_t now, uint64_t *left_out);
 
 /* Calls `tell` for each count of lines left out that is not reported yet, and frees counts whose window is over. */
-typedef void log_limit_tell(void *context, unsigned kind, const char *pipeline, uint64_t left_out);
-void log_limit_settle(struct log_limit *limit, int64_t now, log_limit_tell *tell, void *context);
+typedef void log_limit_report(void *context, unsigned kind, const char *pipeline, uint64_t left_out);
+void log_limit_settle(struct log_limit *limit, int64_t now, log_limit_report *tell, void *context);
 
 #endif

@@ -7,7 +7,7 @@
 static bool is_continuation(unsigned char byte) { return (byte & 0xc0) == 0x80; }
 
 /* Marks that change the text direction, and unusual line separators. With them a client could make one line look like
-   another. */
+ * another. */
 static bool is_deceptive(unsigned char first, unsigned char second, unsigned char third) {
   bool marks = first == 0xe2 && second == 0x80 && ((third >= 0x8e && third <= 0x8f) || (third >= 0xa8 && third <= 0xae));
   bool isolates = first == 0xe2 && second == 0x81 && third >= 0xa6 && third <= 0xa9;
@@ -15,7 +15,7 @@ static bool is_deceptive(unsigned char first, unsigned char second, unsigned cha
 }
 
 /* Length of the valid UTF-8 sequence at `text` that is safe to print; 0 if its first byte must be escaped. Does not read past
-   the terminator, which is never a continuation byte. */
+ * the terminator, which is never a continuation byte. */
 static size_t printable_length(const unsigned char *text) {
   unsigned char first = text[0];
   if (first < 0x80) {

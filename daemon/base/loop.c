@@ -48,7 +48,7 @@ static bool has_descriptors(void) {
 }
 
 /* libuv 1.45 to 1.48 (Ubuntu 24.04) use io_uring for files. A request then uses no thread of the pool, so counting those
-   threads would not find a stuck disk. The kernel would also start a polling thread for each loop. */
+ * threads would not find a stuck disk. The kernel would also start a polling thread for each loop. */
 int loop_init(uv_loop_t *loop) {
   static char without_rings[] = "UV_USE_IO_URING=0";
   const char *set = getenv("UV_USE_IO_URING");

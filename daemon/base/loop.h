@@ -33,7 +33,7 @@ struct loop_hook *loop_hook_close(struct loop_hook *hook); /* accepts NULL; retu
 
 struct loop_watch;
 /* Watches a descriptor for input; initially stopped. The caller keeps the descriptor and closes it after the watch. NULL if it
-   cannot be watched. */
+ * cannot be watched. */
 struct loop_watch *loop_watch_new(uv_loop_t *loop, int fd, loop_callback *callback, void *context);
 void loop_watch_start(struct loop_watch *watch);
 void loop_watch_stop(struct loop_watch *watch);
@@ -42,7 +42,7 @@ struct loop_watch *loop_watch_close(struct loop_watch *watch); /* accepts NULL; 
 /* Call before all else: enlarges the pool by one thread for each file that may hang. */
 void loop_expect_files(unsigned files);
 /* Checks that the threads of libuv's pool can be started. libuv starts them with the first job and aborts if it cannot, so call
-   this just before. */
+ * this just before. */
 bool loop_can_work(struct failure *failure);
 /* Calls run(context) on a pool thread and then done(context) on the loop. Returns false without memory. */
 bool loop_job(uv_loop_t *loop, loop_callback *run, loop_callback *done, void *context);

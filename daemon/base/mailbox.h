@@ -27,7 +27,7 @@ int mailbox_open(struct mailbox *mailbox, uv_loop_t *loop);
 /* [any thread] Appends the message and wakes the loop. */
 void mailbox_post(struct mailbox *mailbox, struct message *message);
 /* On the receiving loop, or while it is stopped: runs the messages, also from within a message. Returns true if there were
-   any. */
+ * any. */
 bool mailbox_run(struct mailbox *mailbox);
 /* On the receiving loop: runs the remaining messages, then closes the handle. Nobody may post any more. */
 void mailbox_close(struct mailbox *mailbox);

@@ -17,7 +17,7 @@ struct processors {                  /* zero before the first update */
 };
 
 /* Updates from texts. `stat` is /proc/stat, `pressure` is /proc/pressure/cpu ("": the kernel has none), `mine` is this
-   process's time in ticks of `stat`. */
+ * process's time in ticks of `stat`. */
 void processors_note(struct processors *processors, const char *stat, const char *pressure, uint64_t mine);
 /* Updates from the kernel's current values. */
 void processors_look(struct processors *processors);

@@ -217,7 +217,7 @@ static void close_connection(int fd) {
 }
 
 /* First closes the connections that wait in the listener, then the listener. It closes at once, since another one may take its
-   path. */
+ * path. */
 void rights_close(int fd) {
   while (rights_is_listener(fd)) {
     int waiting = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);

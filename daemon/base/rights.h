@@ -23,7 +23,7 @@ ssize_t rights_read(int fd, struct iovec *vector, int count);
 /* True if unread messages contain descriptors. Leaves them unread. */
 bool rights_wait_in(int fd);
 /* Closes a client's connection or a listener: at once, or on a thread if it may contain descriptors. Closes any other file at
-   once. */
+ * once. */
 void rights_close(int fd);
 /* Like rights_close(), but the caller closes the number itself right after. */
 void rights_leave(int fd);

@@ -32,7 +32,7 @@ static struct {
 } manager = {.socket = {.fd = -1}};
 
 /* Opens the manager's socket at the first use. If there was no descriptor, the next call tries again. */
-static bool say(const char *text, int fd, bool waits) {
+static bool send_message(const char *text, int fd, bool waits) {
   const char *address = getenv("NOTIFY_SOCKET");
   const struct iovec part = {.iov_base = (char *)(uintptr_t)text, .iov_len = strlen(text)};
   return address && (manager.socket.fd >= 0 || datagram_open(&manager.socket, address)) &&
@@ -40,10 +40,10 @@ static bool say(const char *text, int fd, bool waits) {
 }
 
 void systemd_flush(void) {
-  if (manager.state[0] && say(manager.state, -1, false)) {
+  if (manager.state[0] && send_message(manager.state, -1, false)) {
     manager.state[0] = '\0';
   }
-  if (manager.status[0] && !manager.state[0] && say(manager.status, -1, false)) {
+  if (manager.status[0] && !manager.state[0] && send_message(manager.status, -1, false)) {
     manager.status[0] = '\0';
   }
 }
@@ -52,7 +52,7 @@ void systemd_flush(void) {
 static int line_length(const char *text) { return (int)strcspn(text, "\n"); }
 
 /* A state contains its own status, which replaces a status that was not sent yet. */
-__attribute__((format(printf, 1, 2))) static void say_state(const char *format, ...) {
+__attribute__((format(printf, 1, 2))) static void send_state(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(manager.state, sizeof manager.state, format, arguments);
@@ -67,7 +67,7 @@ static bool has_been_ready;
 
 void systemd_ready(const char *status) {
   has_been_ready = true;
-  say_state("READY=1\nSTATUS=%.*s", line_length(status), status);
+  send_state("READY=1\nSTATUS=%.*s", line_length(status), status);
 }
 
 void systemd_status(const char *status) {
@@ -75,11 +75,11 @@ void systemd_status(const char *status) {
   systemd_flush();
 }
 
-void systemd_reloading(void) { say_state("RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_now() / NS_PER_US); }
+void systemd_reloading(void) { send_state("RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_now() / NS_PER_US); }
 
-void systemd_stopping(const char *status) { say_state("STOPPING=1\nSTATUS=%.*s", line_length(status), status); }
+void systemd_stopping(const char *status) { send_state("STOPPING=1\nSTATUS=%.*s", line_length(status), status); }
 
-void systemd_watchdog(void) { say("WATCHDOG=1", -1, false); }
+void systemd_watchdog(void) { send_message("WATCHDOG=1", -1, false); }
 
 int64_t systemd_watchdog_interval(void) {
   uint64_t microseconds = 0;
@@ -180,13 +180,13 @@ bool systemd_pass_on(void) {
 bool systemd_keep(int fd, const char *kind, uint64_t number) {
   char text[128];
   snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=" KEPT "%s%" PRIu64, kind, number);
-  return say(text, fd, true);
+  return send_message(text, fd, true);
 }
 
 bool systemd_forget(const char *kind, uint64_t number) {
   char text[128];
   snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=" KEPT "%s%" PRIu64, kind, number);
-  return systemd_keeps() == 0 || say(text, -1, true);
+  return systemd_keeps() == 0 || send_message(text, -1, true);
 }
 
 /* systemd has the other end of this pipe and closes it when it gets to the message. */
@@ -206,7 +206,7 @@ bool systemd_has_read(void) {
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return false;
   }
-  bool asked = say("BARRIER=1", ends[1], true);
+  bool asked = send_message("BARRIER=1", ends[1], true);
   close(ends[1]);
   bool read = asked && is_closed_in_time(ends[0]);
   close(ends[0]);

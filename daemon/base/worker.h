@@ -13,7 +13,7 @@ struct worker;
 /* NULL without memory. */
 struct worker *worker_new(uv_loop_t *loop, const char *thread_name);
 /* Calls run(context) on the thread and then done(context) on the loop, which stays alive until then. Returns false without
-   memory or a thread. */
+ * memory or a thread. */
 bool worker_do(struct worker *worker, loop_callback *run, loop_callback *done, void *context);
 /* Accepts no more jobs, and frees itself once the accepted ones are done. Accepts NULL; returns NULL. */
 struct worker *worker_close(struct worker *worker);

@@ -76,7 +76,7 @@ static enum native_error_code code_of(enum detach_reason reason) {
 }
 
 /* A client with `reply` gets results on this connection, so text may follow only if they are messages, and only after a
-   complete one. After a stop the last one may be incomplete. */
+ * complete one. After a stop the last one may be incomplete. */
 void detach_notify(const struct config_pipeline *pipeline, const struct session_event *event, const struct client *client,
                    bool shared) {
   bool no_results = pipeline->sink.endpoint != CONFIG_REPLY || shared;

@@ -20,7 +20,7 @@ static bool cannot_open(const char *path, int error, struct failure *failure) {
 }
 
 /* Other processes share standard input and output with their flags. So a pipe or terminal is opened again where the kernel
-   allows, and only this descriptor becomes non-blocking. Otherwise it is duplicated. */
+ * allows, and only this descriptor becomes non-blocking. Otherwise it is duplicated. */
 static int open_standard(int number, int flags) {
   struct stat status;
   if (fstat(number, &status) != 0) {
@@ -110,7 +110,7 @@ bool endpoint_open_sink(const struct config_sink *sink, struct endpoint *endpoin
 }
 
 /* True if the path names a file in a directory, and not a descriptor by its number like /dev/fd/3. After a handover that number
-   may be any other file. */
+ * may be any other file. */
 static bool endpoint_is_name(const char *path) {
   char *resolved = realpath(path, NULL);
   free(resolved);

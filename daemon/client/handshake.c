@@ -80,7 +80,7 @@ void client_welcome(const struct client *client, const struct native_welcome *re
     memcpy(CMSG_DATA(header), descriptors, count * sizeof *descriptors);
   }
   /* The WELCOME fits, because nothing was sent on this connection before. But the kernel may refuse to pass descriptors. Then
-     both sides see the end of the connection, so nobody waits for an answer. */
+   * both sides see the end of the connection, so nobody waits for an answer. */
   if (sendmsg(client->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof bytes) {
     shutdown(client->fd, SHUT_RDWR);
   }
@@ -172,7 +172,7 @@ static void finish_hello(struct handshake *handshake) {
 }
 
 /* The first byte distinguishes y4m producers from native ones. It stays unread, for the session. Returns true if the client was
-   passed on. */
+ * passed on. */
 static bool is_y4m(struct handshake *handshake) {
   unsigned char first;
   if (!handshake->handshakes->setup.y4m_too || handshake->count > 0 ||

@@ -37,7 +37,7 @@ static inline bool client_wants_acks(const struct client *client) {
 }
 
 /* Takes over a client of the previous process with its descriptor; -1: that was lost. Returns false if the record is not
-   valid. */
+ * valid. */
 bool client_adopt(struct client *client, const struct client *left);
 /* Passes the descriptors of clients in their handshake to the next process (NULL: none). */
 void handshakes_keep(const struct handshakes *handshakes);

@@ -1,5 +1,5 @@
 /* The life of a listening socket: finding or creating it, taking it over, starting to use it, closing it. A socket that systemd
-   passed is never closed. */
+ * passed is never closed. */
 #include "daemon/client/private.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ static void listener_enter(const struct listener *listener) {
 }
 
 /* Takes a listening socket that nobody uses. It comes from the previous process, with its waiting connections, or from systemd
-   for a pipeline that a reload removed. If nobody knows which file it created, the file at its path counts. */
+ * for a pipeline that a reload removed. If nobody knows which file it created, the file at its path counts. */
 static bool take_kept(struct listener *listener) {
   struct stat file, there;
   listener->fd = fd_table_take_listener(listener->path, NULL, 0, &listener->passed, &file);

@@ -18,15 +18,15 @@ struct listener *listener_open(const char *name, const char *path, const struct 
 /* Listens on "host:port" or "[host]:port"; the host is numeric, or `localhost`. */
 struct listener *listener_open_tcp(const char *address, struct failure *failure);
 /* Closes a listener and removes its file if it is still the one it created. A socket that systemd passed stays open for the
-   next listener_open() of its path. Accepts NULL; returns NULL. */
+ * next listener_open() of its path. Accepts NULL; returns NULL. */
 struct listener *listener_close(struct listener *listener);
 
 /* Call before the listener is used. If its file was removed, creates it again with another socket. Returns false if nobody can
-   connect. */
+ * connect. */
 bool listener_begin(struct listener *listener, const struct config_socket_access *access, struct failure *failure);
 
 /* For a process that ends in its current state: removes the files of listeners that are not in use yet, and blocks the creation
-   of others until listener_allow_new(). Removed files are created again when their listeners are used. */
+ * of others until listener_allow_new(). Removed files are created again when their listeners are used. */
 void listener_block_new(void);
 void listener_allow_new(void);
 

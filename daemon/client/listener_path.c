@@ -227,7 +227,7 @@ static int open_made(const struct folder_entry *entry, struct stat *made) {
 }
 
 /* Binds without access for others, whatever the umask is: Linux takes the file's mode from the socket. The caller holds the
-   lock. */
+ * lock. */
 static bool bind_closed(struct listener *listener, const struct folder_entry *entry, const struct sockaddr_un *address,
                         struct failure *failure) {
   if (fchmod(listener->fd, S_IRUSR | S_IWUSR) != 0 ||
@@ -266,7 +266,7 @@ static bool cannot_give(const struct listener *listener, const struct config_soc
 }
 
 /* Owner and mode that are right already are not set again, because the file system may be read-only by now. Before 6.6 Linux
-   cannot set the mode through an O_PATH descriptor, but its path in /proc/self/fd leads to the same file. */
+ * cannot set the mode through an O_PATH descriptor, but its path in /proc/self/fd leads to the same file. */
 static bool set_access(const struct listener *listener, int file, const struct stat *there,
                        const struct config_socket_access *access, struct failure *failure) {
   char link[64];

@@ -1,5 +1,5 @@
 /*
- * A session of a pipeline's source with its current producer, and the memory that the two may share.
+ * A seat: a session of a pipeline's source with its current producer, and the memory that the two may share.
  *
  * Memory that a client has seen is never used for another. After such a client leaves, the session accepts nobody until a
  * set-up thread has made new memory. Everything else here is for the control loop only.
@@ -49,11 +49,11 @@ bool producer_is_free(const struct producer *producer);
 bool producer_must_renew(const struct producer *producer, const struct client *client);
 
 /* Shares the session's memory with its producer, if that asked for it, and sends the WELCOME with the descriptors. Returns
-   false if the producer must use the stream transport; then no WELCOME was sent. `reply` is the WELCOME for that transport. */
+ * false if the producer must use the stream transport; then no WELCOME was sent. `reply` is the WELCOME for that transport. */
 bool producer_share(struct producer *producer, const struct native_welcome *reply);
 
 /* Gets new memory after the producer left, unless no client follows. Until that is done the session may only be held, resumed
-   and stopped, and the producer's user is charged for the old memory. */
+ * and stopped, and the producer's user is charged for the old memory. */
 void producer_renew(struct producer *producer);
 /* Starts the postponed renewal, once renewals are no longer frozen. */
 void producer_renew_postponed(struct producer *producer);

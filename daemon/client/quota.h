@@ -17,7 +17,7 @@
  * - The sums of a user equal the charges that exist. A user is known only as long as it has a charge.
  * - Both calls are idempotent, so every way out of a holder may call them.
  * - Lower limits after a reload do not take anything away; they apply to new charges.
- * - Quotas are not in the image. After a takeover the clients are charged again (inputs_image.c, outputs_charge_again()), and
+ * - Quotas are not in the image. After a takeover the clients are charged again (inputs_image.c, outputs_recharge()), and
  *   one above a limit keeps its connection.
  *
  * Control loop only.

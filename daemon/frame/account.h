@@ -61,7 +61,7 @@ struct session_view { /* a balanced copy: read under the sequence lock */
   int64_t busy_since;            /* CLOCK_MONOTONIC ns; 0: no frame is on the device */
   uint64_t submitted, completed; /* frames submitted to the device and returned by it, ever */
   /* CLOCK_MONOTONIC ns of the last completion. Later events that excuse a wait also set it: a submission to an idle device, or
-     the end of a stop of the process. */
+   * the end of a stop of the process. */
   int64_t last_completion;
 };
 
@@ -92,7 +92,7 @@ void account_open(struct account *account, struct frame *frame);
 /* [lane] Sets the fate of an open frame. Emitted frames go into the histograms of emit and total, all frames into a trace. */
 void account_settle(struct account *account, struct frame *frame, enum fate fate, int64_t now);
 /* [lane] Called before the fate is stored anywhere. From here until account_close() a takeover knows which fate was being
-   counted. */
+ * counted. */
 static inline void account_begin(struct account *account, enum fate fate) {
   atomic_store_explicit(&account->settling, (unsigned)fate + 1, memory_order_relaxed);
   atomic_signal_fence(memory_order_seq_cst);
@@ -103,7 +103,7 @@ void account_close(struct account *account, const struct frame *frame, enum fate
 /* Takes the account of the previous process. Returns false if it is not valid. */
 bool account_adopt(struct account *account, const struct account *left);
 /* Repairs an account that a kill interrupted. Frames that are neither in flight nor counted get the fate `settling - 1`, or
-   else `lost`. With FATE_COUNT for `lost` they are removed from `in`. Returns false if more than `most` frames are missing. */
+ * else `lost`. With FATE_COUNT for `lost` they are removed from `in`. Returns false if more than `most` frames are missing. */
 bool account_repair(struct account *account, unsigned settling, enum fate lost, uint64_t most);
 
 #endif

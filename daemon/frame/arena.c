@@ -85,7 +85,7 @@ static void arena_place(const struct arena *arena, unsigned slots, const struct 
 }
 
 /* Populates one small page per huge page, then asks the kernel to collapse them. This takes a tenth of the time of populating
-   all small pages. Pages stay small where the kernel cannot collapse them. */
+ * all small pages. Pages stay small where the kernel cannot collapse them. */
 static void make_huge(const struct arena *arena) {
   for (size_t at = 0; at + HUGE_PAGE <= arena->bytes; at += HUGE_PAGE) {
     if (madvise(arena->base + at, PAGE, MADV_POPULATE_WRITE) != 0) {
@@ -201,8 +201,8 @@ void arena_drop(struct arena *arena) {
 }
 
 /* The seals allow punching holes, and nobody can add other seals. Unmaps first, so that this process no longer holds any of the
-   pages. */
-void arena_give_up(struct arena *arena) {
+ * pages. */
+void arena_discard(struct arena *arena) {
   unmap(arena);
   if (arena->fd >= 0) {
     (void)fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)arena->bytes);

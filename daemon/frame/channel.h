@@ -34,13 +34,13 @@ struct channel {
 };
 
 /* Starts a new client: all slots are the client's, the control memory is zero. With `again`, continues with a client of the
-   previous process, whose state channel_adopt() took. */
+ * previous process, whose state channel_adopt() took. */
 void channel_open(struct channel *channel, struct native_control *control, struct flow *flow, struct mark *mark, int fd,
                   bool replies, bool again);
 /* Takes cursors and owners for a client of the previous process. Returns false if they are not valid. */
 bool channel_adopt(struct channel *channel, const struct channel *left, const struct flow *flow, bool replies);
 /* For a client that must leave, because nobody knows how much of its submissions was taken. Every used slot becomes the
-   daemon's. */
+ * daemon's. */
 void channel_adopt_none(struct channel *channel, const struct flow *flow);
 /* True if the slot has a completion that the client has not consumed. */
 bool channel_has_completion(const struct channel *channel, unsigned slot);

@@ -102,7 +102,7 @@ bool completion_turn(struct flow *flow) {
   return moved;
 }
 
-static void say_hang(struct flow *flow, const struct slot *slot, const char *what, int64_t waited_ns) {
+static void report_hang(struct flow *flow, const struct slot *slot, const char *what, int64_t waited_ns) {
   flow_lose_device(flow, slot);
   flow->device_error = (struct gpu_error){.stage = -1};
   snprintf(flow->device_error.text, sizeof flow->device_error.text, "%s for %.3g s: a kernel hangs", what,
@@ -125,9 +125,9 @@ bool completion_check(struct flow *flow, int64_t timeout_ns, int64_t now) {
   int64_t others = atomic_load_explicit(flow_device(flow, slot)->completion, memory_order_relaxed);
   int64_t last = others > own ? others : own;
   if (state == GPU_PENDING && now - last > timeout_ns) {
-    say_hang(flow, slot, "no completion", timeout_ns);
+    report_hang(flow, slot, "no completion", timeout_ns);
   } else if (state == GPU_PENDING && now - own > OTHERS_EXCUSE * timeout_ns) {
-    say_hang(flow, slot, "only others' completions", OTHERS_EXCUSE * timeout_ns);
+    report_hang(flow, slot, "only others' completions", OTHERS_EXCUSE * timeout_ns);
   }
   return state == GPU_DONE;
 }

@@ -29,14 +29,14 @@ static int64_t deadline_of(const struct flow *flow, const struct frame *frame) {
 }
 
 /* A recorded frame is late if it was late when it was recorded: time spent waiting here does not count. So each replay drops
-   the same frames. */
+ * the same frames. */
 static bool dispatch_is_late(const struct flow *flow, const struct frame *frame, int64_t now) {
   const int64_t deadline = deadline_of(flow, frame);
   return deadline != 0 && (frame->recorded ? frame->complete : now) > deadline;
 }
 
 static void dispatch_submit(struct flow *flow, struct slot *slot, int64_t now) {
-  bool restart = slot->frame.restart || flow->restart_owed;
+  bool restart = slot->frame.restart || flow->restart_pending;
   struct gpu_frame frame = {
       .sequence = slot->frame.sequence,
       .restart = restart,
@@ -50,7 +50,7 @@ static void dispatch_submit(struct flow *flow, struct slot *slot, int64_t now) {
     view->last_completion = now; /* the device was idle, so its timeout starts now */
     view->busy_since = now;
   }
-  flow->restart_owed = false;
+  flow->restart_pending = false;
   slot->frame.restart = restart;
   /* the frame may have arrived after `now` was read */
   slot->frame.dispatched = now > slot->frame.complete ? now : slot->frame.complete;
@@ -69,7 +69,7 @@ static void dispatch_submit(struct flow *flow, struct slot *slot, int64_t now) {
 
 /* The dropped frame may be the first of its producer. Then stages reset their state with the next frame. */
 static void dispatch_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now) {
-  flow->restart_owed |= slot->frame.restart;
+  flow->restart_pending |= slot->frame.restart;
   flow_drop(flow, slot, fate, now);
 }
 

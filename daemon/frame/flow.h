@@ -54,13 +54,13 @@ struct flow {
   unsigned depth;                   /* maximum number of slots past READY */
   unsigned unsettled;               /* frames whose fate the sink has not reported yet */
   enum config_overload overload;
-  int64_t deadline_ns; /* 0: no deadline */
-  bool spin;           /* completion: spin or persistent */
-  bool awaits_answers; /* completion: spin: wait a moment for a client's next frame before polling the device */
-  bool restart_owed;   /* the first frame of a producer was dropped before the device got it */
-  bool device_dead;    /* the device failed: its frames wait until it has another worker */
-  bool device_awaited; /* READY frames wait for that worker */
-  unsigned lost;       /* number of the failed device */
+  int64_t deadline_ns;  /* 0: no deadline */
+  bool spin;            /* completion: spin or persistent */
+  bool awaits_answers;  /* completion: spin: wait a moment for a client's next frame before polling the device */
+  bool restart_pending; /* the first frame of a producer was dropped before the device got it */
+  bool device_dead;     /* the device failed: its frames wait until it has another worker */
+  bool device_awaited;  /* READY frames wait for that worker */
+  unsigned lost;        /* number of the failed device */
   struct gpu_error device_error;
   bool refused;                    /* a stage rejected a frame, which is not reported yet */
   struct frame_name refused_frame; /* the rejected frame */
@@ -102,7 +102,7 @@ void flow_ready(struct flow *flow, struct slot *slot, int64_t now);
 void flow_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now);
 
 /* Drops frames that made the device fail each time they ran alone. Returns their number; `last` gets the name of the last
-   one. */
+ * one. */
 unsigned flow_quarantine(struct flow *flow, struct frame_name *last);
 
 /* Moves the oldest result to EMITTING. NULL: there is no result. */

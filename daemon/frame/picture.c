@@ -34,7 +34,7 @@ static void add_image_planes(struct picture *picture, const struct frame_format 
 }
 
 /* A plane of a tensor is its last two dimensions. Three planes are colours; of any other number the first is shown. Returns
-   false if the tensor has no such planes. */
+ * false if the tensor has no such planes. */
 static bool add_tensor_planes(struct picture *picture, const struct frame_format *format) {
   unsigned rank = format->rank;
   const uint64_t *shape = format->shape;

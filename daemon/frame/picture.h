@@ -43,7 +43,7 @@ struct picture {
 };
 
 /* Allocates a picture of the input or of the result. If the result is boxes, it copies the input and the boxes. NULL with a
-   reason: frames of that format cannot be shown. NULL without one: no memory. The caller holds it. */
+ * reason: frames of that format cannot be shown. NULL without one: no memory. The caller holds it. */
 struct picture *picture_new(const struct frame_format *input, const struct frame_format *output, enum picture_side side,
                             const char **reason);
 /* Removes one holder. Accepts NULL; returns NULL. */

@@ -114,7 +114,7 @@ int64_t receive_gap(const struct receive *receive, uint64_t sequence) {
 }
 
 /* Gives the frame the age and the deadline that it had when it was recorded. Stages reset their state at the same frames as
-   then. */
+ * then. */
 static void take_recorded(const struct receive *receive, struct frame *frame) {
   const struct segment_entry *entry = entry_of(receive, frame->sequence);
   if (entry) {
@@ -304,7 +304,7 @@ static bool take_preamble(struct receive *receive, const unsigned char *bytes, s
 }
 
 /* Starts the header or the frame that the next staged byte belongs to. Returns false if that frame has to wait. The y4m header
-   has a timeout like a frame, because a producer that never ends it would occupy its session for ever. */
+ * has a timeout like a frame, because a producer that never ends it would occupy its session for ever. */
 static bool note_beginning(struct receive *receive, int64_t now) {
   if (receive->framing.state == FRAMING_HEADER) {
     receive->since = receive->since == 0 ? now : receive->since;

@@ -64,22 +64,22 @@ void receive_rewind(struct receive *receive);
 int64_t receive_gap(const struct receive *receive, uint64_t sequence);
 
 /* Sets where the next bytes go and returns the number of vectors. 0: nowhere now (no slot is free, or the session is paused).
-   -1: the staged bytes are malformed. */
+ * -1: the staged bytes are malformed. */
 int receive_vector(struct receive *receive, struct iovec vector[RECEIVE_VECTORS], int64_t now);
 /* `count` bytes were read there, by a read that began and ended at these times. Returns false if they are malformed; `problem`
-   says how. */
+ * says how. */
 bool receive_advance(struct receive *receive, size_t count, int64_t began, int64_t now);
 /* The FREE slot holds a complete frame, described by `stamp`. Moves it to READY, or drops it as invalid. */
 void receive_whole(struct receive *receive, struct slot *slot, const struct native_frame *stamp, int64_t now);
 /* True if bytes of the next frames were read behind a preamble and wait for a slot. */
 static inline bool receive_has_staged(const struct receive *receive) { return receive->staged_at < receive->staged_end; }
 /* Raw: true if the producer's first frame is complete and begins like another protocol. That is no error, since any bytes may
-   be a frame. */
+ * be a frame. */
 static inline bool receive_is_foreign(const struct receive *receive) {
   return receive->foreign != STRANGER_UNKNOWN && (receive->sequence > 1 || !receive->begun);
 }
 /* Takes the position in the producer's bytes from the previous process. Call after the slots were taken. Returns false if it is
-   not valid. */
+ * not valid. */
 bool receive_adopt(struct receive *receive, const struct receive *left);
 /* The producer ended or is cut off. An unfinished frame gets this fate. Returns true if there was none. */
 bool receive_end(struct receive *receive, enum fate fate, int64_t now);

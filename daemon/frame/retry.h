@@ -24,7 +24,7 @@ struct retry { /* all zero: no frame is suspected */
 };
 
 /* [no lane runs] The frame was on a lost device and will run again. If the device `failed` the frame is suspected; `alone`
-   counts that failure against it. */
+ * counts that failure against it. */
 void retry_suspect(struct frame *frame, bool failed, bool alone);
 /* [no lane runs] Clears the counters before sessions join again. */
 void retry_restart(struct retry *retry);

@@ -99,7 +99,7 @@ struct native_result frame_result(const struct frame *frame, unsigned seat, int6
 /* Checks a frame that another process left. */
 bool frame_is_sound(const struct frame *frame);
 /* Takes states and frames from the ring of the previous process. RUNNING frames become READY, since their device is lost. A
-   slot whose frame got its fate at that moment becomes FREE. Returns false if the ring is not valid. */
+ * slot whose frame got its fate at that moment becomes FREE. Returns false if the ring is not valid. */
 bool slot_ring_adopt(struct slot_ring *ring, const struct slot_ring *left);
 /* True if its frame arrived before that of `other`. */
 bool slot_is_older(const struct slot *slot, const struct slot *other);

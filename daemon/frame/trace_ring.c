@@ -12,7 +12,7 @@ struct cell {
 };
 
 /* `begun` counts records whose cells may have been written to, `ended` complete records. A copy is valid if the next record for
-   its cell had not begun when the copy was made. */
+ * its cell had not begun when the copy was made. */
 struct trace_ring {
   atomic_uint holders;
   unsigned capacity;

@@ -46,7 +46,7 @@ bool advice_model_is_busy(const struct diagnosis_figures *figures) {
 }
 
 /* True if frames wait for an instance, and one more would help: each existing one brings at least half of what the first does.
-   On processors instances only share these. With batches a run takes all frames that wait. */
+ * On processors instances only share these. With batches a run takes all frames that wait. */
 static bool lacks_instances(const struct diagnosis_figures *figures) {
   const struct diagnosis_model *model = &figures->model;
   double alone = figures->costs.service[OVERLAP_KERNEL], now = figures->step[STEP_MODEL];

@@ -150,7 +150,7 @@ static struct overlap_work measured_work(const struct diagnosis_figures *figures
 }
 
 /* Time from kernel to kernel in a continuous run: as in the warm-up, scaled if other kernels slow them down now. Never more
-   than was measured. */
+ * than was measured. */
 static double kernel_succession(const struct diagnosis_costs *costs, double service) {
   double alone = costs->service[OVERLAP_KERNEL], together = costs->together[OVERLAP_KERNEL];
   double times = service > alone * DISTURBED ? service / alone : 1;
@@ -186,7 +186,7 @@ struct overlap_work diagnosis_work(const struct diagnosis_figures *figures) {
   work.turnaround = figures->notice;
   if (costs->alone > 0) {
     /* Time per frame with one slot: device and polling as in the warm-up, the lane's other work, and the time until the lane
-       wakes. */
+     * wakes. */
     work.alone = costs->alone + larger(0, work.host - costs->lane) + (figures->spins ? 0 : figures->notice);
     /* The rest after engines and host. It may be negative, because the host still works on a frame after its copy has begun. */
     double sum = overlap_services(costs->service);
@@ -203,8 +203,8 @@ static double slowed(const struct diagnosis_figures *figures, const struct overl
 }
 
 /* Time of a single frame, derived from a measured round. Copies are faster alone, and in the round the frame may have waited
-   for others. With callbacks and two slots it hardly waited, and the round knows better than the warm-up how long a lane takes
-   to wake up. */
+ * for others. With callbacks and two slots it hardly waited, and the round knows better than the warm-up how long a lane takes
+ * to wake up. */
 static double alone_of_round(const struct diagnosis_figures *figures, const struct overlap_work *work, double round) {
   if (work->slots == 1) {
     return round;
@@ -214,7 +214,7 @@ static double alone_of_round(const struct diagnosis_figures *figures, const stru
 }
 
 /* If neither an engine nor the host explains the pace, slots are short. Then a round takes as long as measured, and the
-   turnaround is its rest. */
+ * turnaround is its rest. */
 static void apply_measured_pace(const struct diagnosis_figures *figures, enum bound bound, struct overlap_work *work) {
   bool saturated = flows(figures) && bound <= BOUND_HOST && !(bound == BOUND_HOST && lane_is_full(figures));
   if (!saturated || measured_pace(figures) <= overlap_period(work) * EXPLAINED) {

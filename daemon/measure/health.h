@@ -21,7 +21,7 @@ enum { HEALTH_WHY = 320, HEALTH_NAME = 72 };
 enum { HEALTH_OTHERS_EXCUSE = 5 };
 
 /* Time without a completion after which a device is declared lost: `gpu.timeout`, or a multiple of `alone_ns`, if that is
-   longer. `alone_ns` is the slowest frame's warm-up time (0: unknown). */
+ * longer. `alone_ns` is the slowest frame's warm-up time (0: unknown). */
 int64_t health_patience(int64_t timeout_ns, int64_t alone_ns);
 /* Maximum time for a frame or a canary with that `gpu.timeout`. */
 int64_t health_limit(int64_t timeout_ns);

@@ -79,7 +79,7 @@ double meter_lane_share(const struct reading *now, const struct reading *before)
 }
 
 /* Time of a lane's thread is not measured per session. Each session gets a share according to its turns that moved frames. On a
-   lane that only writes results, the pipeline gets the time that the sessions there leave. */
+ * lane that only writes results, the pipeline gets the time that the sessions there leave. */
 static double own_time(const struct reading *now, const struct reading *before, unsigned lane) {
   double used = (double)used_of(now, before, lane), all = (double)(now->lane_work[lane] - before->lane_work[lane]);
   double own = (double)(now->lane_own[lane] - before->lane_own[lane]);

@@ -51,7 +51,7 @@ struct meter_rates {
 };
 
 /* Rates between two readings; all 0 if no time has passed. Time before the first frame does not count. A time of less than a
-   quarter of a second counts as that, because a single frame has no rate. */
+ * quarter of a second counts as that, because a single frame has no rate. */
 struct meter_rates meter_rates(const struct reading *now, const struct reading *before);
 
 /* Busy share of its busiest lane between two readings; 0 if no time has passed. */

@@ -25,11 +25,11 @@ struct overlap_work {
   double service[OVERLAP_ENGINES]; /* of one frame, or of one chunk of it */
   unsigned kernels;                /* that run at once; 0 counts as 1; limited to OVERLAP_MAX_SLOTS */
   /* Time from the start of a service until the engine may start the next frame, if that differs from the service; 0: it does
-     not. Less: a kernel leaves parts of the device free. More: copies slow each other down. Service / OVERLAP_MAX_SLOTS: no
-     limit. */
+   * not. Less: a kernel leaves parts of the device free. More: copies slow each other down. Service / OVERLAP_MAX_SLOTS: no
+   * limit. */
   double succession[OVERLAP_ENGINES];
   /* From a slot's copy out until the host may use it again. Negative, down to minus `host`, if part of the host's work overlaps
-     with the copy in. */
+   * with the copy in. */
   double turnaround;
   double host;    /* the host's own work on a frame */
   double alone;   /* time per frame with one slot, if measured; 0: sum of the other times */
@@ -42,12 +42,12 @@ double overlap_sum(const struct overlap_work *work);
 /* The engine with the longest service time; the first if equal. */
 enum overlap_engine overlap_longest(const struct overlap_work *work);
 /* The least time per frame with any number of slots: the longest service, divided by the kernels at once, or the host's
-   work. */
+ * work. */
 double overlap_period(const struct overlap_work *work);
 /* From a slot's copy in to its next one without waiting: all service times, turnaround and host. */
 double overlap_round(const struct overlap_work *work);
 /* The best speedup over running one engine after the other: the sum over the longest service, without the host. 1 if there is
-   no work. */
+ * no work. */
 double overlap_ideal_speedup(const struct overlap_work *work);
 /* The share of the service times that overlapped: 1 - wall / sum; 0 if nothing did, or if the wall time included pauses. */
 double overlap_ratio(double wall, double sum);
@@ -55,7 +55,7 @@ double overlap_ratio(double wall, double sum);
 /* -- for timelines (tools/framectl/common/forecast.h) ----------------------------------------------------------------- */
 
 /* For one slot with a measured round: limits the services to that round, and the turnaround is the rest. Otherwise
-   unchanged. */
+ * unchanged. */
 struct overlap_work overlap_settled(const struct overlap_work *work);
 /* Kernels that run at once: 1 to OVERLAP_MAX_SLOTS. */
 unsigned overlap_kernels(const struct overlap_work *work);

@@ -53,15 +53,17 @@ static struct lane *engine_load(struct engine *engine, unsigned index, size_t by
   return engine->lanes[index];
 }
 
-struct lane *engine_place(struct engine *engine, size_t bytes) {
+struct lane *engine_choose_lane(struct engine *engine, size_t bytes) {
   return engine_load(engine, placement_choose(engine->loads, engine->lane_count), bytes);
 }
 
-struct lane *engine_place_apart(struct engine *engine, const struct lane *from, size_t bytes) {
+struct lane *engine_choose_other_lane(struct engine *engine, const struct lane *from, size_t bytes) {
   return engine_load(engine, placement_choose_other(engine->loads, engine->lane_count, lane_index(from)), bytes);
 }
 
-void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes) { engine->loads[lane_index(lane)] -= bytes; }
+void engine_release_lane(struct engine *engine, const struct lane *lane, size_t bytes) {
+  engine->loads[lane_index(lane)] -= bytes;
+}
 
 int64_t engine_beat(const struct engine *engine) {
   int64_t oldest = lane_heartbeat(engine->lanes[0]);

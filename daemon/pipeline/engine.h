@@ -31,15 +31,15 @@ struct engine_absent {
 extern const char *const engine_absence_names[];
 
 /* Opens the configured devices, except those left out, then starts the lanes. `left`: address of the engine in the previous
-   process with its knowledge of devices; or NULL. A device that cannot be opened is left out if every pipeline has another one.
-   Blocks. NULL on error. */
+ * process with its knowledge of devices; or NULL. A device that cannot be opened is left out if every pipeline has another one.
+ * Blocks. NULL on error. */
 struct engine *engine_open(const struct config *config, const struct engine *left, bool hurries, struct failure *failure);
 /* Everything runs: devices may take their time again. */
-void engine_calm(struct engine *engine);
+void engine_end_hurry(struct engine *engine);
 /* Before an orderly end: keeps the devices' calibrations for the next process. */
 void engine_keep(struct engine *engine);
 /* Copies the list of devices that are left out into `left`, the previous process's engine, because the next image takes over
-   from that. */
+ * from that. */
 bool engine_keep_absents(const struct engine *engine, const struct engine *left);
 /* Ends the lanes and closes the devices; both must be unused. Accepts NULL; returns NULL. */
 struct engine *engine_close(struct engine *engine);
@@ -81,28 +81,28 @@ void engine_take_back(struct engine *engine, unsigned number);
 
 /* -- sessions on devices --- */
 
-struct engine_place {    /* the devices of one session */
-  struct device *device; /* its only device, or several joined */
-  unsigned count;        /* number of devices */
+struct engine_placement { /* the devices of one session */
+  struct device *device;  /* its only device, or several joined */
+  unsigned count;         /* number of devices */
   struct flow_device on[GPU_MAX_SLOTS];
 };
 
 /* The devices as bits. */
-uint64_t engine_place_bits(const struct engine_place *place);
+uint64_t engine_placement_bits(const struct engine_placement *placement);
 
 /* Assigns sessions of a pipeline to its configured devices, with `bytes` per frame and `needed` bytes of device memory each.
-   A session gets one device, or as many as it has slots if the pipeline spreads frames. For a set-up thread; released one by
-   one. */
-bool engine_place_sessions(struct engine *engine, const struct config_pipeline *config, struct engine_place *places,
+ * A session gets one device, or as many as it has slots if the pipeline spreads frames. For a set-up thread; released one by
+ * one. */
+bool engine_assign_devices(struct engine *engine, const struct config_pipeline *config, struct engine_placement *placements,
                            unsigned count, size_t bytes, size_t needed, struct failure *failure);
-void engine_take_off(struct engine *engine, const struct engine_place *place, size_t bytes);
+void engine_release_devices(struct engine *engine, const struct engine_placement *placement, size_t bytes);
 unsigned engine_lanes(const struct engine *engine);
 
 /* Chooses the lane of a session with that many bytes per frame; engine_release_lane() releases it. */
-struct lane *engine_place(struct engine *engine, size_t bytes);
+struct lane *engine_choose_lane(struct engine *engine, size_t bytes);
 /* The same for a sink that must run on another lane than its session. */
-struct lane *engine_place_apart(struct engine *engine, const struct lane *from, size_t bytes);
-void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes);
+struct lane *engine_choose_other_lane(struct engine *engine, const struct lane *from, size_t bytes);
+void engine_release_lane(struct engine *engine, const struct lane *lane, size_t bytes);
 
 /* State of frames that are suspected to have made a device fail. */
 struct retry *engine_retry(struct engine *engine);
@@ -114,7 +114,7 @@ bool engine_run_messages(struct engine *engine);
 void engine_unpark(struct engine *engine);
 
 /* Starts a standby worker for each device. Blocks: for a set-up thread. Returns false if one device has none; `error` has the
-   reason. */
+ * reason. */
 bool engine_stand_by(struct engine *engine, enum config_standby standby, struct gpu_error *error);
 /* CLOCK_MONOTONIC ns of the oldest last finished turn of all lanes. */
 int64_t engine_beat(const struct engine *engine);

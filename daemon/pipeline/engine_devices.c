@@ -188,8 +188,8 @@ static bool adopt_known(struct engine *engine, const struct engine *address) {
     sound = absent->number < ENGINE_MOST_DEVICES && absent->why <= ENGINE_FAILED && image_is_time(absent->since);
   }
   for (unsigned i = 0; sound && i < ENGINE_MOST_DEVICES; i++) { /* also for absent devices, for when they come back */
-    const char *place = left->known[i].calibration.address;
-    sound = IMAGE_IS_FLAG(left->known[i].is_known) && memchr(place, '\0', sizeof left->known[i].calibration.address);
+    const char *bus_address = left->known[i].calibration.address;
+    sound = IMAGE_IS_FLAG(left->known[i].is_known) && memchr(bus_address, '\0', sizeof left->known[i].calibration.address);
     if (sound) {
       engine->known[i] = left->known[i];
     }
@@ -227,7 +227,7 @@ static unsigned slots_of_each(const struct config_pipeline *config, unsigned dev
 }
 
 /* Slots on the device that has most. The number of devices is known from the previous process; otherwise at least one is
-   assumed. */
+ * assumed. */
 static unsigned most_slots(const struct engine *engine, const struct config *config) {
   unsigned most = 0;
   for (unsigned number = 0; number < ENGINE_MOST_DEVICES; number++) {
@@ -270,7 +270,7 @@ static bool open_device(struct engine *engine, const struct config *config, unsi
   return true;
 }
 
-void engine_calm(struct engine *engine) {
+void engine_end_hurry(struct engine *engine) {
   for (unsigned i = 0; i < engine->device_count; i++) {
     device_calm(engine->devices[i].device);
   }

@@ -28,16 +28,16 @@ unsigned pipeline_suspect(struct pipeline *pipeline, unsigned device, bool faile
 
 bool pipeline_rewind(struct pipeline *pipeline, unsigned device, struct failure *failure) {
   bool rewound = true;
-  pipeline->now_condemned = 0;
+  pipeline->just_quarantined = 0;
   for (unsigned i = 0; i < inputs_seats(pipeline->inputs) && rewound; i++) {
     struct session *session = inputs_session(pipeline->inputs, i);
     rewound = session_rewind(session, device, failure);
-    pipeline->now_condemned += session_quarantined(session, &pipeline->last_condemned);
+    pipeline->just_quarantined += session_quarantined(session, &pipeline->last_quarantined);
   }
   return rewound;
 }
 
-bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again) {
+bool pipeline_may_be_handed_over(const struct pipeline *pipeline, bool stops_again) {
   return stops_again || (pipeline->state < PIPELINE_STOPPED && !pipeline->cut);
 }
 
@@ -48,10 +48,10 @@ void pipeline_recall_recording(struct pipeline *pipeline) {
 }
 
 /* A file request that has not been answered may still be carried out. The next process must not continue the pipeline then,
-   except after a kill. */
+ * except after a kill. */
 void pipeline_keep(struct pipeline *pipeline, bool live) {
-  pipeline->begins_anew = !live && pipeline_awaited_file(pipeline, INT64_MAX);
-  if (!pipeline->inputs || pipeline->begins_anew) {
+  pipeline->must_restart = !live && pipeline_awaited_file(pipeline, INT64_MAX);
+  if (!pipeline->inputs || pipeline->must_restart) {
     return;
   }
   uint64_t missed = pipeline->recording && !live ? recorder_flush(pipeline->recorder) : 0;
@@ -70,9 +70,9 @@ void pipeline_keep(struct pipeline *pipeline, bool live) {
 bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left) {
   enum pipeline_state state = (unsigned)left->state >= PIPELINE_STOPPING ? left->before : left->state;
   bool sound = (unsigned)state < PIPELINE_STOPPING && (unsigned)left->wait.then <= PIPELINE_DRAINED &&
-               IMAGE_IS_FLAG(left->accounted) && IMAGE_IS_FLAG(left->begins_anew) &&
+               IMAGE_IS_FLAG(left->accounted) && IMAGE_IS_FLAG(left->must_restart) &&
                trouble_adopt(&pipeline->trouble, &left->trouble) && trouble_adopt(&pipeline->silence, &left->silence);
-  for (unsigned i = 0; i < PIPELINE_TOO_MANY && sound; i++) {
+  for (unsigned i = 0; i < PIPELINE_QUARANTINE_LIMIT && sound; i++) {
     pipeline->quarantined[i] = left->quarantined[i];
     sound = image_is_time(left->quarantined[i]);
   }
@@ -82,27 +82,29 @@ bool pipeline_adopt(struct pipeline *pipeline, const struct pipeline *left) {
         left->accounted && !state_left()->by_manager; /* a process that systemd starts does not continue to stop */
     pipeline->wait.then = left->wait.then;
     /* A pipeline that could not start but has readers starts now, with these. After a kill only a running one had active
-       readers. */
+     * readers. */
     bool is_ready = pipeline->was_late && !state_left()->live && outputs_left_readers(left->outputs);
     pipeline->continues_as = is_ready ? PIPELINE_RUNNING : state;
     pipeline->continues =
-        pipeline->continues_as != PIPELINE_STARTING && state != PIPELINE_WAITING && (!left->begins_anew || state_left()->live);
+        pipeline->continues_as != PIPELINE_STARTING && state != PIPELINE_WAITING && (!left->must_restart || state_left()->live);
   }
   return sound;
 }
 
 /* True if too many frames were quarantined in a short time. */
-static bool note_condemned(struct pipeline *pipeline, unsigned count) {
+static bool count_quarantined(struct pipeline *pipeline, unsigned count) {
   int64_t now = clock_now();
   for (unsigned i = 0; i < count; i++) {
     memmove(pipeline->quarantined + 1, pipeline->quarantined, sizeof pipeline->quarantined - sizeof *pipeline->quarantined);
     pipeline->quarantined[0] = now;
   }
-  int64_t first = pipeline->quarantined[PIPELINE_TOO_MANY - 1];
+  int64_t first = pipeline->quarantined[PIPELINE_QUARANTINE_LIMIT - 1];
   return count > 0 && first != 0 && now - first < MINUTE;
 }
 
-bool pipeline_is_condemned(struct pipeline *pipeline) { return note_condemned(pipeline, pipeline->now_condemned); }
+bool pipeline_has_too_many_quarantined(struct pipeline *pipeline) {
+  return count_quarantined(pipeline, pipeline->just_quarantined);
+}
 
 static struct flow *flow_of(void *context, unsigned producer) {
   const struct pipeline *pipeline = context;
@@ -113,9 +115,9 @@ static struct flow *flow_of(void *context, unsigned producer) {
 bool pipeline_adopt_outputs(struct pipeline *pipeline, const struct pipeline *left, struct failure *failure) {
   const struct inputs *inputs = pipeline->inputs;
   for (unsigned i = 0; i < inputs_seats(inputs); i++) {
-    pipeline->now_condemned += session_quarantined(inputs_session(inputs, i), &pipeline->last_condemned);
+    pipeline->just_quarantined += session_quarantined(inputs_session(inputs, i), &pipeline->last_quarantined);
   }
-  if (note_condemned(pipeline, pipeline->now_condemned)) {
+  if (count_quarantined(pipeline, pipeline->just_quarantined)) {
     pipeline->continues_as = PIPELINE_FAILED;
   }
   bool taken = !pipeline->outputs || outputs_adopt(pipeline->outputs, left->outputs, flow_of, pipeline, failure);

@@ -47,9 +47,9 @@ static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setu
     session.index = i;
     session.lane = setup->lanes[i];
     session.sink_lane = setup->sink_lanes[i];
-    session.device = setup->places[i].device;
-    session.devices = setup->places[i].on;
-    session.device_count = setup->places[i].count;
+    session.device = setup->placements[i].device;
+    session.devices = setup->placements[i].on;
+    session.device_count = setup->placements[i].count;
     inputs->seats[i].setup = &inputs->producer_setup;
     inputs->seats[i].client.fd = -1;
     if (setup->left && !inputs_adopt_seat(inputs, &inputs->seats[i], &session)) {
@@ -59,7 +59,7 @@ static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setu
     if (!inputs->seats[i].session) {
       return false;
     }
-    if (setup->left && !inputs_settle_seat(&inputs->seats[i])) {
+    if (setup->left && !inputs_check_seat(&inputs->seats[i])) {
       return make_no_sense(inputs, failure);
     }
     /* Other sessions reuse what the first session's warm-up measured. */
@@ -81,7 +81,7 @@ struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *fail
   inputs->listen = setup->session.listener;
   inputs->context = setup->session.context;
   inputs->count = inputs->config->source.clients;
-  inputs->places = setup->places;
+  inputs->placements = setup->placements;
   inputs->endpoint.fd = -1;
   inputs->welcome = hello_reply_of(inputs->config, &device_chain_record(setup->session.stages.chain)->input,
                                    &device_chain_record(setup->session.stages.chain)->output,
@@ -232,7 +232,7 @@ struct listener *inputs_take_listener(struct inputs *inputs) {
   return listener;
 }
 
-void inputs_give_listener(struct inputs *inputs, struct listener *listener) { inputs->listener = listener; }
+void inputs_set_listener(struct inputs *inputs, struct listener *listener) { inputs->listener = listener; }
 
 struct listener *inputs_listener(struct inputs *inputs) {
   return inputs->listener;

@@ -24,9 +24,9 @@ struct inputs_setup {
   struct lane **lanes;          /* one for each seat */
   /* Lane of the seat's own sink, if it replies from another lane; else NULL. */
   struct lane **sink_lanes;
-  const struct engine_place *places; /* devices of each seat; outlives the inputs */
-  bool inherits;                     /* the listener comes later, from other inputs */
-  const struct inputs *left;         /* address in the previous process; NULL: new inputs */
+  const struct engine_placement *placements; /* devices of each seat; outlives the inputs */
+  bool inherits;                             /* the listener comes later, from other inputs */
+  const struct inputs *left;                 /* address in the previous process; NULL: new inputs */
 };
 
 /* Makes the sessions and opens the source. For a set-up thread; NULL on error. */
@@ -48,7 +48,7 @@ void inputs_unsuspend(struct inputs *inputs);
 void inputs_close(struct inputs *inputs);
 /* Move the listener out and in, around a reload. */
 struct listener *inputs_take_listener(struct inputs *inputs);
-void inputs_give_listener(struct inputs *inputs, struct listener *listener);
+void inputs_set_listener(struct inputs *inputs, struct listener *listener);
 struct listener *inputs_listener(struct inputs *inputs);
 
 void inputs_hold(struct inputs *inputs, bool for_readers); /* see session_hold() */
@@ -62,7 +62,7 @@ void inputs_on_event(struct inputs *inputs, const struct session_event *event);
 void inputs_keep(const struct inputs *inputs, bool live);
 
 /* Replacing the stages: see session_prepare_stages(). inputs_freeze() postpones renewals of sessions' memory until
-   inputs_thaw(). It returns true if no renewal is under way, which must be so before the stages are prepared. */
+ * inputs_thaw(). It returns true if no renewal is under way, which must be so before the stages are prepared. */
 bool inputs_take_labels(struct inputs *inputs, const struct device_chain *chain); /* see session_take_labels() */
 bool inputs_freeze(struct inputs *inputs);
 void inputs_thaw(struct inputs *inputs);                                                                /* idempotent */

@@ -19,7 +19,7 @@ static struct producer *free_seat(struct inputs *inputs) {
   unsigned fewest = UINT_MAX;
   assert(inputs->seats);
   for (unsigned i = 0; i < inputs->count; i++) {
-    const unsigned producers = *inputs->places[i].on[0].producers;
+    const unsigned producers = *inputs->placements[i].on[0].producers;
     if (producer_is_free(&inputs->seats[i]) && producers < fewest) {
       found = &inputs->seats[i];
       fewest = producers;
@@ -77,13 +77,13 @@ static void refuse_one_more(struct inputs *inputs, const struct client *client) 
 }
 
 void inputs_count_producer(struct inputs *inputs, const struct producer *producer, bool comes) {
-  const struct engine_place *place = &inputs->places[producer - inputs->seats];
-  for (unsigned i = 0; i < place->count; i++) {
-    *place->on[i].producers += comes ? 1U : UINT_MAX;
+  const struct engine_placement *placement = &inputs->placements[producer - inputs->seats];
+  for (unsigned i = 0; i < placement->count; i++) {
+    *placement->on[i].producers += comes ? 1U : UINT_MAX;
   }
 }
 
-void inputs_seat_down(struct inputs *inputs, struct producer *producer, const struct client *client) {
+void inputs_attach_producer(struct inputs *inputs, struct producer *producer, const struct client *client) {
   struct session_view view;
   session_read(producer->session, &view);
   producer->client = *client;
@@ -131,10 +131,10 @@ static bool may_have_more_soon(const struct inputs *inputs, uid_t user) {
 }
 
 /* Attaches the client if its user's quota allows the session's memory. Returns false if it waits until the quota allows it. */
-static bool sit_down_or_refuse(struct inputs *inputs, struct producer *producer, const struct client *client) {
+static bool charge_and_attach(struct inputs *inputs, struct producer *producer, const struct client *client) {
   char problem[QUOTA_PROBLEM];
   if (quota_charge(inputs->quota, client->uid, QUOTA_SESSION, session_memory(producer->session), &producer->charge, problem)) {
-    inputs_seat_down(inputs, producer, client);
+    inputs_attach_producer(inputs, producer, client);
   } else if (may_have_more_soon(inputs, client->uid)) {
     producer_wait(inputs, client);
     return false;
@@ -145,7 +145,7 @@ static bool sit_down_or_refuse(struct inputs *inputs, struct producer *producer,
 }
 
 /* Closes waiting clients that hung up without unread bytes. */
-static void forget_gone(struct inputs *inputs) {
+static void drop_gone(struct inputs *inputs) {
   unsigned kept = 0;
   for (unsigned i = 0; i < inputs->waiting_count; i++) {
     int unread = 0;
@@ -162,12 +162,12 @@ static void forget_gone(struct inputs *inputs) {
 static void producer_or_refuse(struct inputs *inputs, const struct client *client) {
   struct producer *producer = free_seat(inputs);
   if (inputs->waiting_count == MOST_WAITING) {
-    forget_gone(inputs);
+    drop_gone(inputs);
   }
   if (producer && producer_must_renew(producer, client) && inputs->waiting_count < MOST_WAITING) {
     wait_for_memory(inputs, producer, client);
   } else if (producer && !producer_must_renew(producer, client)) {
-    sit_down_or_refuse(inputs, producer, client);
+    charge_and_attach(inputs, producer, client);
   } else if (inputs->waiting_count < MOST_WAITING && live_producers(inputs) < seats_left(inputs)) {
     inputs->waiting[inputs->waiting_count++] = *client;
     fd_table_mark();
@@ -199,7 +199,7 @@ void inputs_on_accepted(void *context, int fd, const struct peer *peer) {
 }
 
 /* Gives the seat to the first waiting client whose quota allows it. */
-void inputs_seat_next(struct inputs *inputs, struct producer *producer) {
+void inputs_attach_waiting(struct inputs *inputs, struct producer *producer) {
   bool goes_on = true;
   while (inputs->waiting_count > 0 && producer_is_free(producer) && goes_on) {
     struct client next = inputs->waiting[0];
@@ -208,7 +208,7 @@ void inputs_seat_next(struct inputs *inputs, struct producer *producer) {
     if (producer_must_renew(producer, &next)) {
       wait_for_memory(inputs, producer, &next);
     } else {
-      goes_on = sit_down_or_refuse(inputs, producer, &next);
+      goes_on = charge_and_attach(inputs, producer, &next);
     }
   }
 }
@@ -228,7 +228,7 @@ void inputs_on_renewed(void *context, struct producer *producer) {
     trouble_clear(&inputs->memory);
   }
   for (unsigned i = 0; i < inputs->count && !inputs->closed; i++) {
-    inputs_seat_next(inputs, &inputs->seats[i]); /* a waiting client may have waited for the quota that was just freed */
+    inputs_attach_waiting(inputs, &inputs->seats[i]); /* a waiting client may have waited for the quota that was just freed */
   }
   while (seats_left(inputs) == 0 && inputs->waiting_count > 0) { /* no seat is left to wait for */
     refuse_one_more(inputs, &inputs->waiting[--inputs->waiting_count]);

@@ -16,7 +16,7 @@ enum { RETRY_MS = 1000, DISCARD = 64 * 1024, DISCARDS_A_TURN = 64 };
 void inputs_attach_file(struct inputs *inputs) {
   const struct client file = {.fd = inputs->endpoint.fd};
   inputs->endpoint.fd = -1;
-  inputs_seat_down(inputs, &inputs->seats[0], &file);
+  inputs_attach_producer(inputs, &inputs->seats[0], &file);
 }
 
 /* Discards available bytes. Returns true if the writer has gone. */
@@ -30,7 +30,7 @@ static bool fifo_discard(const struct inputs *inputs) {
 }
 
 /* After a kill the position in this writer's bytes is unknown. It cannot be disconnected, because the next writer uses the same
-   FIFO. So its bytes are discarded until it ends. */
+ * FIFO. So its bytes are discarded until it ends. */
 static void on_discarded(struct inputs *inputs) {
   if (!fifo_discard(inputs)) {
     return;

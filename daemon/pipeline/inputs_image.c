@@ -69,7 +69,7 @@ bool inputs_adopt_seat(const struct inputs *inputs, struct producer *producer, s
   return sound;
 }
 
-bool inputs_settle_seat(struct producer *producer) {
+bool inputs_check_seat(struct producer *producer) {
   const struct session *session = producer->session;
   const bool is_there = producer->client.fd >= 0, was_killed = state_left()->live;
   if (was_killed && !is_there && session_has_source(session)) {
@@ -104,7 +104,7 @@ static void seat_attach(struct inputs *inputs, struct producer *producer) {
 }
 
 /* Attaches the producer before the session's first turn. No frame begins before it is known whether the pipeline is paused.
-   Without a producer, remaining frames continue. */
+ * Without a producer, remaining frames continue. */
 static void continue_seat(struct inputs *inputs, struct producer *producer) {
   if (producer->client.fd >= 0) {
     inputs_count_producer(inputs, producer, true);
@@ -127,6 +127,6 @@ void inputs_continue(struct inputs *inputs) {
     handshakes_adopt(inputs->handshakes, inputs->left_handshakes);
   }
   for (unsigned i = 0; i < inputs->count && inputs->config->source.endpoint == CONFIG_SOCKET; i++) {
-    inputs_seat_next(inputs, &inputs->seats[i]);
+    inputs_attach_waiting(inputs, &inputs->seats[i]);
   }
 }

@@ -28,13 +28,13 @@ static struct pipeline_client list_producer(const struct producer *producer, uin
   return client;
 }
 
-static struct pipeline_client list_reader(const struct reader_entry *place) {
+static struct pipeline_client list_reader(const struct reader_entry *entry) {
   int unread = 0;
-  bool lags = ioctl(place->reader->fd, SIOCOUTQ, &unread) == 0 && unread > 0;
+  bool lags = ioctl(entry->reader->fd, SIOCOUTQ, &unread) == 0 && unread > 0;
   struct pipeline_client client = {
-      .reads = true, .pid = place->pid, .uid = place->uid, .since = place->since, .waiting = lags ? "nothing" : "results"};
-  memcpy(client.process, place->process, sizeof client.process);
-  reader_read(place->reader, &client.frames, &client.missed);
+      .reads = true, .pid = entry->pid, .uid = entry->uid, .since = entry->since, .waiting = lags ? "nothing" : "results"};
+  memcpy(client.process, entry->process, sizeof client.process);
+  reader_read(entry->reader, &client.frames, &client.missed);
   return client;
 }
 
@@ -46,12 +46,12 @@ unsigned pipeline_list(const struct pipeline *pipeline, struct pipeline_client l
   unsigned count = 0;
   for (unsigned i = 0; connects && i < inputs->count && count < PIPELINE_LISTED; i++) {
     if (inputs->seats[i].client.fd >= 0) {
-      list[count++] = list_producer(&inputs->seats[i], engine_place_bits(&pipeline->places[i]));
+      list[count++] = list_producer(&inputs->seats[i], engine_placement_bits(&pipeline->placements[i]));
     }
   }
-  for (const struct reader_entry *place = reads ? outputs->places : NULL; place && count < PIPELINE_LISTED;
-       place = place->next) {
-    list[count++] = list_reader(place);
+  for (const struct reader_entry *entry = reads ? outputs->entries : NULL; entry && count < PIPELINE_LISTED;
+       entry = entry->next) {
+    list[count++] = list_reader(entry);
   }
   return count;
 }

@@ -82,8 +82,8 @@ struct sink *outputs_sink(const struct outputs *outputs) {
 /* -- FIFOs ----------------------------------------------------------------------------------------------------- */
 
 /* The FIFO's reader may have got part of a result. After it has read the rest it sees the end, because nobody writes until the
-   next try. This opens the reading side, which wakes nobody. */
-static void look_for_end(struct outputs *outputs) {
+ * next try. This opens the reading side, which wakes nobody. */
+static void check_end(struct outputs *outputs) {
   int left = 0;
   int fd = open(outputs->config->sink.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   outputs->awaits_end = fd >= 0 && ioctl(fd, FIONREAD, &left) == 0 && left > 0;
@@ -100,7 +100,7 @@ static void on_retry(void *context) {
   struct outputs *outputs = context;
   struct failure failure;
   if (outputs->awaits_end) {
-    look_for_end(outputs);
+    check_end(outputs);
     return;
   }
   if (outputs->endpoint.fd < 0) {
@@ -174,10 +174,10 @@ static bool outputs_start_accepting(struct outputs *outputs, struct failure *fai
 }
 
 /* Readers and handshakes continue where the previous process stopped. A file is checked, because somebody may have moved it. */
-static bool outputs_go_on(struct outputs *outputs) {
-  outputs_charge_again(outputs);
+static bool outputs_continue(struct outputs *outputs) {
+  outputs_recharge(outputs);
   sink_continue(outputs->sink);
-  outputs_look(outputs);
+  outputs_check_file(outputs);
   if (outputs->handshakes) {
     handshakes_adopt(outputs->handshakes, outputs->left_handshakes);
   }
@@ -196,7 +196,7 @@ bool outputs_start(struct outputs *outputs, struct failure *failure) {
                  : outputs->endpoint.fd < 0                ? outputs->continues
                                                            : outputs_attach_file(outputs, failure);
   outputs_sweep(outputs);
-  return started && (!outputs->continues || outputs_go_on(outputs));
+  return started && (!outputs->continues || outputs_continue(outputs));
 }
 
 void outputs_close(struct outputs *outputs) {
@@ -220,7 +220,7 @@ struct listener *outputs_take_listener(struct outputs *outputs) {
   return listener;
 }
 
-void outputs_give_listener(struct outputs *outputs, struct listener *listener) { outputs->listener = listener; }
+void outputs_set_listener(struct outputs *outputs, struct listener *listener) { outputs->listener = listener; }
 
 struct listener *outputs_listener(struct outputs *outputs) {
   return outputs->listener;
@@ -228,12 +228,12 @@ struct listener *outputs_listener(struct outputs *outputs) {
 
 /* -- events ---------------------------------------------------------------------------------------------------- */
 
-static void log_detached(const struct outputs *outputs, const struct reader_entry *place, const struct sink_event *event) {
+static void log_detached(const struct outputs *outputs, const struct reader_entry *entry, const struct sink_event *event) {
   const char *colon = event->text[0] ? ": " : "";
   enum log_kind kind = event->text[0] ? LOG_CLIENT_ERROR : LOG_DISCONNECTED;
   if (outputs_is_socket(outputs)) {
     log_event(kind, outputs->config->name, "reader pid %d (user %u) left after %" PRIu64 " results, %" PRIu64 " missed%s%s",
-              (int)place->pid, (unsigned)place->uid, event->emitted, event->missed, colon, event->text);
+              (int)entry->pid, (unsigned)entry->uid, event->emitted, event->missed, colon, event->text);
   } else {
     log_event(kind, outputs->config->name, "sink '%s' ended after %" PRIu64 " results, %" PRIu64 " missed%s%s",
               outputs->config->sink.path, outputs->file.emitted, outputs->missed + event->missed, colon, event->text);
@@ -251,16 +251,16 @@ static void send_final_error(const struct outputs *outputs, const struct sink_ev
 }
 
 static void on_detached(struct outputs *outputs, const struct sink_event *event) {
-  struct reader_entry *place = outputs_remove(outputs, event->reader);
+  struct reader_entry *entry = outputs_remove(outputs, event->reader);
   bool is_file = !outputs_is_socket(outputs) && outputs->endpoint.kind == ENDPOINT_FILE;
   bool goes_on = is_file && outputs_on_file_back(outputs, event);
   if (!goes_on) {
-    log_detached(outputs, place, event);
+    log_detached(outputs, entry, event);
   }
   outputs->missed += event->missed;
   send_final_error(outputs, event);
-  reader_free(place->reader);
-  outputs_let_go(outputs, place, event->code != 0);
+  reader_free(entry->reader);
+  outputs_free_entry(outputs, entry, event->code != 0);
   if (goes_on) {
     return;
   }
@@ -334,9 +334,9 @@ unsigned outputs_readers(const struct outputs *outputs) { return outputs->count;
 
 uint64_t outputs_missed(const struct outputs *outputs) {
   uint64_t sum = outputs->missed;
-  for (const struct reader_entry *place = outputs->places; place; place = place->next) {
+  for (const struct reader_entry *entry = outputs->entries; entry; entry = entry->next) {
     uint64_t emitted, missed;
-    reader_read(place->reader, &emitted, &missed);
+    reader_read(entry->reader, &emitted, &missed);
     sum += missed;
   }
   return sum;

@@ -18,7 +18,7 @@
 struct outputs;
 
 /* Opens the memory of the pipeline's results for a reader: see session_share_outputs(). `context` is that of the sink's
-   listener. */
+ * listener. */
 typedef bool outputs_share(void *context, struct session_outputs *shared, struct failure *failure);
 
 struct outputs_setup {
@@ -27,7 +27,7 @@ struct outputs_setup {
   outputs_share *share;
   struct quota *quota; /* of all users */
   bool continues;      /* all is taken over from the previous process: see outputs_adopt() */
-  /* Other outputs still have the listener or the file: see outputs_give_listener(), outputs_open_file(). */
+  /* Other outputs still have the listener or the file: see outputs_set_listener(), outputs_open_file(). */
   bool inherits;
   bool may_be_late;              /* a file that cannot be opened now is opened later */
   void (*opened)(void *context); /* called then, with the context of the sink; or NULL */
@@ -55,13 +55,13 @@ bool outputs_start(struct outputs *outputs, struct failure *failure);
 /* Accepts no more readers: closes the listener. Idempotent. */
 void outputs_close(struct outputs *outputs);
 /* Checks whether the path still names the open file; if not, changes to a new file. */
-void outputs_look(struct outputs *outputs);
+void outputs_check_file(struct outputs *outputs);
 /* [any thread] CLOCK_MONOTONIC ns since when a pool thread works on the file; 0: none. */
 int64_t outputs_asked(const struct outputs *outputs);
 /* While no lane runs: returns a file that is between two segments to the sink, once the lane has its messages. */
 void outputs_recall(struct outputs *outputs);
 struct listener *outputs_take_listener(struct outputs *outputs);
-void outputs_give_listener(struct outputs *outputs, struct listener *listener);
+void outputs_set_listener(struct outputs *outputs, struct listener *listener);
 struct listener *outputs_listener(struct outputs *outputs);
 /* Detaches all readers; SINK_STOPPED follows. */
 void outputs_stop(struct outputs *outputs);

@@ -162,7 +162,7 @@ struct segment_end {
 };
 
 /* After a kill a segment may still be locked by its descriptor in the descriptor store when the next process begins. So each
-   end also sweeps segments that were left. */
+ * end also sweeps segments that were left. */
 static void run_end(void *context) {
   struct segment_end *end = context;
   end->has_files = end->files.data >= 0;
@@ -342,15 +342,15 @@ static bool has_gone(const struct outputs *outputs, const struct stat *status) {
   if (sink_rotates(&outputs->config->sink)) {
     return status->st_nlink == 0;
   }
-  return strcmp(path, "-") != 0 && (endpoint_has_moved(path, outputs->file.looks_at, &gone) || gone);
+  return strcmp(path, "-") != 0 && (endpoint_has_moved(path, outputs->file.checked_fd, &gone) || gone);
 }
 
-static void run_look(void *context) {
+static void run_check(void *context) {
   struct outputs *outputs = context;
   struct file_work *file = &outputs->file;
   struct stat status;
   file->moved = file->worked = false;
-  if (fstat(file->looks_at, &status) != 0 || !S_ISREG(status.st_mode)) {
+  if (fstat(file->checked_fd, &status) != 0 || !S_ISREG(status.st_mode)) {
     return;
   }
   file->moved = has_gone(outputs, &status);
@@ -361,12 +361,12 @@ static void run_look(void *context) {
   bool was_cut = status.st_size < file->seen; /* for example by logrotate's copytruncate: continue at its end */
   file->seen = status.st_size;
   if (was_cut && !sink_rotates(&outputs->config->sink)) {
-    file->next.data = fcntl(file->looks_at, F_DUPFD_CLOEXEC, 0);
+    file->next.data = fcntl(file->checked_fd, F_DUPFD_CLOEXEC, 0);
     file->worked = file->next.data >= 0;
   }
 }
 
-static void on_look(void *context) {
+static void on_check(void *context) {
   struct outputs *outputs = context;
   struct file_work *file = &outputs->file;
   const char *name = outputs->config->name, *path = outputs->config->sink.path;
@@ -394,14 +394,14 @@ static void on_look(void *context) {
   outputs_end_job(outputs);
 }
 
-void outputs_look(struct outputs *outputs) {
+void outputs_check_file(struct outputs *outputs) {
   struct file_work *file = &outputs->file;
   if (file->is_full) {
     outputs_make_room(outputs);
   }
   if (file->fd >= 0 && !file->busy && file->next.data < 0 && !file->stop_wanted) {
     file->busy = true;
-    file->looks_at = file->fd;
-    begin_job(outputs, 0, run_look, on_look, outputs);
+    file->checked_fd = file->fd;
+    begin_job(outputs, 0, run_check, on_check, outputs);
   }
 }

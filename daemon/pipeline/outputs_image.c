@@ -19,24 +19,24 @@ enum { MOST_READERS = 1 << 16 };
 void outputs_keep(const struct outputs *outputs, bool live) {
   fd_table_want(outputs->endpoint.fd);
   handshakes_keep(live ? NULL : outputs->handshakes);
-  for (const struct reader_entry *place = outputs->places; place; place = place->next) {
-    fd_table_want(place->reader->fd);
-    fd_table_want(place->control.fd);
+  for (const struct reader_entry *entry = outputs->entries; entry; entry = entry->next) {
+    fd_table_want(entry->reader->fd);
+    fd_table_want(entry->control.fd);
   }
 }
 
 /* Takes over the control memory of a reader with shared memory. */
-static bool take_control(const struct outputs *outputs, struct reader_entry *place, const struct reader *left, int fd) {
+static bool take_control(const struct outputs *outputs, struct reader_entry *entry, const struct reader *left, int fd) {
   struct failure failure;
   char text[96];
   snprintf(text, sizeof text, "framed:%s.reader:control", outputs->config->name);
-  return arena_adopt(&place->control, text, NATIVE_CONTROL, 1, fd, NULL, &failure) &&
-         reader_share(place->reader, (struct native_control *)place->control.base, 0) &&
-         reader_adopt_leases(place->reader, left);
+  return arena_adopt(&entry->control, text, NATIVE_CONTROL, 1, fd, NULL, &failure) &&
+         reader_share(entry->reader, (struct native_control *)entry->control.base, 0) &&
+         reader_adopt_leases(entry->reader, left);
 }
 
 /* If a reader cannot continue, its descriptor is closed. */
-static void adopt_reader(struct outputs *outputs, struct reader_entry *place, const struct reader_entry *left,
+static void adopt_reader(struct outputs *outputs, struct reader_entry *entry, const struct reader_entry *left,
                          sink_flow_lookup *flow, void *context) {
   struct sink *sink = outputs->sink;
   const struct reader *reader = reader_left(left->reader);
@@ -48,39 +48,39 @@ static void adopt_reader(struct outputs *outputs, struct reader_entry *place, co
   if (fd >= 0 && fits) {
     bool is_file = sink_is_file(sink);
     outputs->file.fd = is_file && outputs->endpoint.kind == ENDPOINT_FILE ? fd : -1;
-    place->reader = is_file ? reader_adopt_file(sink, reader, fd, &torn) : reader_adopt(sink, reader, fd, flow, context, &cut);
+    entry->reader = is_file ? reader_adopt_file(sink, reader, fd, &torn) : reader_adopt(sink, reader, fd, flow, context, &cut);
   }
   outputs->cut = state_left()->live ? torn : 0;
-  if (place->reader && left->control.fd >= 0 && !take_control(outputs, place, reader, fd_table_take(left->control.fd))) {
-    arena_drop(&place->control);
-    place->reader = reader_free(place->reader);
+  if (entry->reader && left->control.fd >= 0 && !take_control(outputs, entry, reader, fd_table_take(left->control.fd))) {
+    arena_drop(&entry->control);
+    entry->reader = reader_free(entry->reader);
     cut = true;
   }
-  if (!place->reader && fd >= 0) {
+  if (!entry->reader && fd >= 0) {
     outputs->cut_off += cut;
     rights_close(fd);
   }
 }
 
 static bool adopt_readers(struct outputs *outputs, const struct reader_entry *address, sink_flow_lookup *flow, void *context) {
-  const struct reader_entry *left = image_left_at(address, IMAGE_PLACE, sizeof *left);
+  const struct reader_entry *left = image_left_at(address, IMAGE_READER_ENTRY, sizeof *left);
   for (unsigned i = 0; left && i < MOST_READERS; i++) {
-    struct reader_entry *place = image_new(IMAGE_PLACE, sizeof *place);
-    if (!place || !image_is_time(left->since)) {
-      image_free(place);
+    struct reader_entry *entry = image_new(IMAGE_READER_ENTRY, sizeof *entry);
+    if (!entry || !image_is_time(left->since)) {
+      image_free(entry);
       return false;
     }
-    *place = (struct reader_entry){.pid = left->pid, .uid = left->uid, .since = left->since, .control = ARENA_NONE};
-    memcpy(place->process, left->process, sizeof place->process - 1);
-    adopt_reader(outputs, place, left, flow, context);
-    if (place->reader) {
-      outputs_add(outputs, place);
-      place->reader->next = outputs->sink->continuing;
-      outputs->sink->continuing = place->reader;
+    *entry = (struct reader_entry){.pid = left->pid, .uid = left->uid, .since = left->since, .control = ARENA_NONE};
+    memcpy(entry->process, left->process, sizeof entry->process - 1);
+    adopt_reader(outputs, entry, left, flow, context);
+    if (entry->reader) {
+      outputs_add(outputs, entry);
+      entry->reader->next = outputs->sink->continuing;
+      outputs->sink->continuing = entry->reader;
     } else {
-      image_free(place);
+      image_free(entry);
     }
-    left = image_left_at(left->next, IMAGE_PLACE, sizeof *left);
+    left = image_left_at(left->next, IMAGE_READER_ENTRY, sizeof *left);
   }
   return !left;
 }
@@ -98,8 +98,8 @@ static void keep_kind(const struct outputs *outputs) {
 static bool bring_rooms(struct outputs *outputs) {
   struct failure failure;
   bool all = true;
-  for (struct reader_entry *place = outputs->places; place; place = place->next) {
-    all = all && reader_bring_room(place->reader, &failure);
+  for (struct reader_entry *entry = outputs->entries; entry; entry = entry->next) {
+    all = all && reader_bring_room(entry->reader, &failure);
   }
   return all;
 }
@@ -140,7 +140,7 @@ static const struct outputs *outputs_left(const struct outputs *address) {
 
 bool outputs_left_readers(const struct outputs *address) {
   const struct outputs *left = outputs_left(address);
-  return left && (left->places || handshakes_left(left->handshakes));
+  return left && (left->entries || handshakes_left(left->handshakes));
 }
 
 /* After a kill the reader may be gone. A regular file is opened again by its name. */
@@ -170,7 +170,7 @@ bool outputs_adopt(struct outputs *outputs, const struct outputs *address, sink_
     outputs->endpoint = (struct endpoint){.kind = left->endpoint.kind, .fd = fd_table_take(left->endpoint.fd)};
     keep_kind(outputs);
   }
-  bool sound = sink && sink_adopt(outputs->sink, sink, flow, context) && adopt_readers(outputs, left->places, flow, context) &&
+  bool sound = sink && sink_adopt(outputs->sink, sink, flow, context) && adopt_readers(outputs, left->entries, flow, context) &&
                bring_rooms(outputs);
   if (sound) {
     find_index(outputs, left);

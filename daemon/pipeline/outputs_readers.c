@@ -18,22 +18,22 @@
 #include "daemon/state/fd_table.h"
 #include "daemon/state/image.h"
 
-void outputs_add(struct outputs *outputs, struct reader_entry *place) {
-  place->next = outputs->places;
-  outputs->places = place;
+void outputs_add(struct outputs *outputs, struct reader_entry *entry) {
+  entry->next = outputs->entries;
+  outputs->entries = entry;
   outputs->count++;
   fd_table_mark();
 }
 
 struct reader_entry *outputs_remove(struct outputs *outputs, const struct reader *reader) {
-  struct reader_entry **link = &outputs->places;
+  struct reader_entry **link = &outputs->entries;
   while ((*link)->reader != reader) {
     link = &(*link)->next;
   }
-  struct reader_entry *place = *link;
-  *link = place->next;
+  struct reader_entry *entry = *link;
+  *link = entry->next;
   outputs->count--;
-  return place;
+  return entry;
 }
 
 static bool may_share(const struct outputs *outputs, const struct client *client) {
@@ -44,20 +44,20 @@ static bool may_share(const struct outputs *outputs, const struct client *client
 }
 
 /* Opens another descriptor of it for the reader. */
-static int make_control(const struct outputs *outputs, struct reader_entry *place, unsigned memory, struct failure *failure) {
+static int make_control(const struct outputs *outputs, struct reader_entry *entry, unsigned memory, struct failure *failure) {
   char name[96];
   snprintf(name, sizeof name, "framed:%s.reader:control", outputs->config->name);
-  if (!arena_make(&place->control, name, NATIVE_CONTROL, 1, NULL, failure)) {
+  if (!arena_make(&entry->control, name, NATIVE_CONTROL, 1, NULL, failure)) {
     return -1;
   }
-  int fd = arena_open(&place->control, O_RDWR, failure);
-  if (fd >= 0 && !reader_share(place->reader, (struct native_control *)place->control.base, memory)) {
+  int fd = arena_open(&entry->control, O_RDWR, failure);
+  if (fd >= 0 && !reader_share(entry->reader, (struct native_control *)entry->control.base, memory)) {
     failure_set_memory(failure, "not enough memory for a reader");
     close(fd);
     fd = -1;
   }
   if (fd < 0) {
-    arena_drop(&place->control);
+    arena_drop(&entry->control);
   }
   return fd;
 }
@@ -72,7 +72,7 @@ static void welcome(const struct outputs *outputs, const struct client *client, 
   client_welcome(client, &shared, descriptors, sizeof descriptors / sizeof *descriptors);
 }
 
-static bool share_with(struct outputs *outputs, struct reader_entry *place, const struct client *client) {
+static bool share_with(struct outputs *outputs, struct reader_entry *entry, const struct client *client) {
   struct session_outputs memory;
   struct failure failure;
   if (!may_share(outputs, client)) {
@@ -82,7 +82,7 @@ static bool share_with(struct outputs *outputs, struct reader_entry *place, cons
     log_event(LOG_CLIENT_ERROR, outputs->config->name, "%s; the reader gets its results over its socket instead", failure.text);
     return false;
   }
-  int control = make_control(outputs, place, memory.memory, &failure);
+  int control = make_control(outputs, entry, memory.memory, &failure);
   if (control >= 0) {
     welcome(outputs, client, &memory, control);
     close(control);
@@ -99,11 +99,11 @@ static uint64_t memory_of(const struct outputs *outputs, bool shares) {
 }
 
 /* Readers that were taken over stay even if their user's quota is exceeded; that is only logged. */
-void outputs_charge_again(struct outputs *outputs) {
+void outputs_recharge(struct outputs *outputs) {
   char problem[QUOTA_PROBLEM];
-  for (struct reader_entry *place = outputs_is_socket(outputs) ? outputs->places : NULL; place; place = place->next) {
-    uint64_t bytes = memory_of(outputs, place->control.fd >= 0);
-    if (!quota_charge(outputs->quota, place->uid, QUOTA_READER, bytes, &place->charge, problem)) {
+  for (struct reader_entry *entry = outputs_is_socket(outputs) ? outputs->entries : NULL; entry; entry = entry->next) {
+    uint64_t bytes = memory_of(outputs, entry->control.fd >= 0);
+    if (!quota_charge(outputs->quota, entry->uid, QUOTA_READER, bytes, &entry->charge, problem)) {
       log_event(LOG_CLIENT_ERROR, outputs->config->name, "a reader stays connected although its user's quota is exceeded: %s",
                 problem);
     }
@@ -113,31 +113,31 @@ void outputs_charge_again(struct outputs *outputs) {
 /* Gives a descriptor to the sink. On failure the caller keeps it, and the user's charge. */
 bool outputs_attach(struct outputs *outputs, const struct client *client, const struct quota_charge *charge,
                     struct failure *failure) {
-  struct reader_entry *place = image_new(IMAGE_PLACE, sizeof *place);
-  if (!place) {
+  struct reader_entry *entry = image_new(IMAGE_READER_ENTRY, sizeof *entry);
+  if (!entry) {
     return failure_set_memory(failure, "not enough memory for one more reader");
   }
-  place->reader = reader_new(outputs->sink, client->fd, failure);
-  if (!place->reader || !reader_bring_room(place->reader, failure)) {
-    reader_free(place->reader);
-    image_free(place);
+  entry->reader = reader_new(outputs->sink, client->fd, failure);
+  if (!entry->reader || !reader_bring_room(entry->reader, failure)) {
+    reader_free(entry->reader);
+    image_free(entry);
     return false;
   }
   if (outputs->file.index >= 0) {
-    reader_keep_index(place->reader, outputs->file.index, outputs->file.count, &outputs->file.times);
+    reader_keep_index(entry->reader, outputs->file.index, outputs->file.count, &outputs->file.times);
   }
-  place->pid = client->pid;
-  place->uid = client->uid;
-  place->since = client->since;
-  memcpy(place->process, client->process, sizeof place->process);
-  place->control = ARENA_NONE;
-  place->charge = *charge;
-  outputs_add(outputs, place);
+  entry->pid = client->pid;
+  entry->uid = client->uid;
+  entry->since = client->since;
+  memcpy(entry->process, client->process, sizeof entry->process);
+  entry->control = ARENA_NONE;
+  entry->charge = *charge;
+  outputs_add(outputs, entry);
   outputs->welcome.session += client->native;
-  if (client->native && !share_with(outputs, place, client)) {
+  if (client->native && !share_with(outputs, entry, client)) {
     client_welcome(client, &outputs->welcome, NULL, 0);
   }
-  sink_attach(outputs->sink, place->reader);
+  sink_attach(outputs->sink, entry->reader);
   return true;
 }
 
@@ -184,45 +184,45 @@ void outputs_on_accepted(void *context, int fd, const struct peer *peer) {
 enum { LINGER_MS = 10000 };
 
 /* Frees the entry of a reader. Its control memory, a few pages, stays only if the pipeline ends. */
-static void reader_forget(struct reader_entry *place, bool leaves_memory) {
-  place->linger = loop_timer_close(place->linger);
+static void reader_forget(struct reader_entry *entry, bool leaves_memory) {
+  entry->linger = loop_timer_close(entry->linger);
   if (leaves_memory) {
-    arena_drop(&place->control);
+    arena_drop(&entry->control);
   } else {
-    arena_give_up(&place->control);
+    arena_discard(&entry->control);
   }
-  quota_release(&place->charge);
-  image_free(place);
+  quota_release(&entry->charge);
+  image_free(entry);
 }
 
 static void on_lingered(void *context) {
-  struct reader_entry *place = context;
-  struct reader_entry **link = &place->outputs->lingering;
-  while (*link != place) {
+  struct reader_entry *entry = context;
+  struct reader_entry **link = &entry->outputs->lingering;
+  while (*link != entry) {
     link = &(*link)->next;
   }
-  *link = place->next;
-  reader_forget(place, false);
+  *link = entry->next;
+  reader_forget(entry, false);
 }
 
-void outputs_let_go(struct outputs *outputs, struct reader_entry *place, bool was_sent_away) {
-  bool lingers = place->control.fd >= 0 && was_sent_away && !outputs->closed;
-  place->linger = lingers ? loop_timer_new(outputs->loop, on_lingered, place) : NULL;
-  if (!place->linger) {
-    reader_forget(place, outputs->closed);
+void outputs_free_entry(struct outputs *outputs, struct reader_entry *entry, bool was_dismissed) {
+  bool lingers = entry->control.fd >= 0 && was_dismissed && !outputs->closed;
+  entry->linger = lingers ? loop_timer_new(outputs->loop, on_lingered, entry) : NULL;
+  if (!entry->linger) {
+    reader_forget(entry, outputs->closed);
     return;
   }
-  quota_leave(&place->charge);
-  place->outputs = outputs;
-  place->next = outputs->lingering;
-  outputs->lingering = place;
-  loop_timer_start(place->linger, LINGER_MS, 0);
+  quota_leave(&entry->charge);
+  entry->outputs = outputs;
+  entry->next = outputs->lingering;
+  outputs->lingering = entry;
+  loop_timer_start(entry->linger, LINGER_MS, 0);
 }
 
 void outputs_leave_memory(struct outputs *outputs) {
   while (outputs->lingering) {
-    struct reader_entry *place = outputs->lingering;
-    outputs->lingering = place->next;
-    reader_forget(place, true);
+    struct reader_entry *entry = outputs->lingering;
+    outputs->lingering = entry->next;
+    reader_forget(entry, true);
   }
 }

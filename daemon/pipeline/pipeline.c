@@ -35,9 +35,9 @@ static bool pipeline_place(struct pipeline *pipeline, struct failure *failure) {
   unsigned count = pipeline->config->source.clients;
   pipeline->lanes = calloc(count, sizeof(struct lane *));
   pipeline->sink_lanes = calloc(count, sizeof(struct lane *));
-  pipeline->places = calloc(count, sizeof *pipeline->places);
+  pipeline->placements = calloc(count, sizeof *pipeline->placements);
   pipeline->meter = meter_new();
-  if (!pipeline->lanes || !pipeline->sink_lanes || !pipeline->places || !pipeline->meter) {
+  if (!pipeline->lanes || !pipeline->sink_lanes || !pipeline->placements || !pipeline->meter) {
     return pipeline_out_of_memory(failure);
   }
   /* Large lossless results are written on another lane. */
@@ -46,9 +46,9 @@ static bool pipeline_place(struct pipeline *pipeline, struct failure *failure) {
   bool apart = lossless && placement_parts(pipeline->result_bytes, engine_lanes(pipeline->setup.engine));
   pipeline->frame_bytes += apart ? 0 : pipeline->result_bytes;
   for (unsigned i = 0; i < count; i++) {
-    pipeline->lanes[i] = engine_place(pipeline->setup.engine, pipeline->frame_bytes);
+    pipeline->lanes[i] = engine_choose_lane(pipeline->setup.engine, pipeline->frame_bytes);
     if (apart) {
-      pipeline->sink_lanes[i] = engine_place_apart(pipeline->setup.engine, pipeline->lanes[i], pipeline->result_bytes);
+      pipeline->sink_lanes[i] = engine_choose_other_lane(pipeline->setup.engine, pipeline->lanes[i], pipeline->result_bytes);
     }
   }
   return true;
@@ -75,7 +75,7 @@ static bool share_outputs(void *context, struct session_outputs *shared, struct 
   return inputs_share_outputs(((struct pipeline *)context)->inputs, shared, failure);
 }
 
-static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure *failure) {
+static bool make_outputs(struct pipeline *pipeline, bool inherits, struct failure *failure) {
   if (pipeline->config->sink.endpoint == CONFIG_REPLY) {
     return true;
   }
@@ -139,7 +139,7 @@ static bool make_record(struct pipeline *pipeline, struct failure *failure) {
   return pipeline->recorder;
 }
 
-static bool make_intake(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance, const struct inputs *left,
+static bool make_inputs(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance, const struct inputs *left,
                         struct failure *failure) {
   const struct inputs_setup setup = {.loop = pipeline->setup.loop,
                                      .session = {.config = pipeline->config,
@@ -153,7 +153,7 @@ static bool make_intake(struct pipeline *pipeline, const struct pipeline_inherit
                                      .quota = pipeline->setup.quota,
                                      .lanes = pipeline->lanes,
                                      .sink_lanes = pipeline->sink_lanes,
-                                     .places = pipeline->places,
+                                     .placements = pipeline->placements,
                                      .inherits = inheritance->source,
                                      .left = left};
   pipeline->inputs = inputs_new(&setup, failure);
@@ -167,10 +167,10 @@ bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritan
                        pipeline->config->name);
   }
   const size_t needed = device_chain_bytes(pipeline->chain, pipeline->config->slots);
-  return engine_place_sessions(pipeline->setup.engine, pipeline->config, pipeline->places, pipeline->config->source.clients,
+  return engine_assign_devices(pipeline->setup.engine, pipeline->config, pipeline->placements, pipeline->config->source.clients,
                                pipeline->frame_bytes, needed, failure) &&
-         make_outlet(pipeline, inheritance->sink, failure) && make_record(pipeline, failure) &&
-         make_intake(pipeline, inheritance, pipeline->continues ? left->inputs : NULL, failure) &&
+         make_outputs(pipeline, inheritance->sink, failure) && make_record(pipeline, failure) &&
+         make_inputs(pipeline, inheritance, pipeline->continues ? left->inputs : NULL, failure) &&
          (!pipeline->continues || pipeline_adopt_outputs(pipeline, left, failure));
 }
 
@@ -225,10 +225,10 @@ void pipeline_inherit(struct pipeline *pipeline, const struct pipeline_inheritan
   const struct config_source *source = &pipeline->config->source;
   const struct config_sink *sink = &pipeline->config->sink;
   if (inheritance->source && source->endpoint == CONFIG_SOCKET) {
-    inputs_give_listener(pipeline->inputs, take_listener(inheritance->source, source->path));
+    inputs_set_listener(pipeline->inputs, take_listener(inheritance->source, source->path));
   }
   if (inheritance->sink && sink->endpoint == CONFIG_SOCKET) {
-    outputs_give_listener(pipeline->outputs, take_listener(inheritance->sink, sink->path));
+    outputs_set_listener(pipeline->outputs, take_listener(inheritance->sink, sink->path));
   }
 }
 
@@ -244,11 +244,11 @@ void pipeline_release(struct pipeline *pipeline) {
 static void unplace(struct pipeline *pipeline) {
   struct engine *engine = pipeline->setup.engine;
   for (unsigned i = 0; pipeline->lanes && i < pipeline->config->source.clients && pipeline->lanes[i]; i++) {
-    engine_unplace(engine, pipeline->lanes[i], pipeline->frame_bytes);
+    engine_release_lane(engine, pipeline->lanes[i], pipeline->frame_bytes);
     if (pipeline->sink_lanes[i]) {
-      engine_unplace(engine, pipeline->sink_lanes[i], pipeline->result_bytes);
+      engine_release_lane(engine, pipeline->sink_lanes[i], pipeline->result_bytes);
     }
-    engine_take_off(engine, &pipeline->places[i], pipeline->frame_bytes);
+    engine_release_devices(engine, &pipeline->placements[i], pipeline->frame_bytes);
   }
 }
 
@@ -261,6 +261,6 @@ struct pipeline *pipeline_free(struct pipeline *pipeline) {
   meter_free(pipeline->meter);
   free(pipeline->lanes);
   free(pipeline->sink_lanes);
-  free(pipeline->places);
+  free(pipeline->placements);
   return image_free(pipeline);
 }

@@ -74,18 +74,18 @@ struct pipeline_inheritance {
 /* Takes memory and devices, and opens everything that is not inherited. For a set-up thread. */
 bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance, struct failure *failure);
 /* Opens the file that another pipeline wrote to until now, and sets the access rights of inherited sockets. For a set-up
-   thread, while the other pipelines are quiet. */
+ * thread, while the other pipelines are quiet. */
 bool pipeline_prepare_inherited(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance,
                                 struct failure *failure);
 /* Restores the access rights of its sockets to its own configuration; logs failures. */
 void pipeline_restore_access(struct pipeline *pipeline);
 /* After a temporary failure of pipeline_prepare(): gives back what that took, and moves the pipeline to WAITING, without
-   sessions. For a set-up thread. Returns false if it cannot wait. */
+ * sessions. For a set-up thread. Returns false if it cannot wait. */
 bool pipeline_wait(struct pipeline *pipeline, const struct failure *failure);
 /* CLOCK_MONOTONIC ns of the next try, by another pipeline of the same configuration. INT64_MAX: it does not wait. */
 int64_t pipeline_next_try(const struct pipeline *pipeline);
 /* That try has failed: waits again, longer. */
-void pipeline_wait_on(struct pipeline *pipeline, const struct failure *failure);
+void pipeline_wait_longer(struct pipeline *pipeline, const struct failure *failure);
 /* Tries again at the next opportunity, whatever the pause. */
 void pipeline_try_soon(struct pipeline *pipeline);
 /* That try is prepared, and starts in place of the one that waited. */
@@ -106,7 +106,7 @@ bool pipeline_start(struct pipeline *pipeline, struct failure *failure);
 /* True if a pipeline that could not start may be tried again, and stays as it is until then. */
 bool pipeline_may_start_later(const struct pipeline *pipeline);
 /* Accepts no more producers and frames. PIPELINE_QUIET follows once nothing is in flight, and pipeline_unquiesce() may undo it.
-   With `for_good` its source socket is closed at once, and PIPELINE_GONE follows instead. */
+ * With `for_good` its source socket is closed at once, and PIPELINE_GONE follows instead. */
 void pipeline_quiesce(struct pipeline *pipeline, bool for_good);
 /* The same before another process takes over: partly received frames stay. PIPELINE_QUIET follows. */
 void pipeline_quiesce_to_leave(struct pipeline *pipeline);
@@ -121,7 +121,7 @@ void pipeline_abandon(struct pipeline *pipeline);
 /* -- replacing the stages ---------------------------------------------------------------------------------------------- */
 
 /* Prepares to replace the stages by those of this configuration, which outlives the pipeline and differs in nothing else.
-   Returns false if input or output would change. After true, call pipeline_end_restage() at the end. */
+ * Returns false if input or output would change. After true, call pipeline_end_restage() at the end. */
 bool pipeline_begin_restage(struct pipeline *pipeline, const struct config_pipeline *config);
 /* True if the next step may be done; call again if not. */
 bool pipeline_may_restage(struct pipeline *pipeline);
@@ -141,10 +141,10 @@ unsigned pipeline_suspect(struct pipeline *pipeline, unsigned device, bool faile
 /* The same for session_rewind(), while lanes are parked. */
 bool pipeline_rewind(struct pipeline *pipeline, unsigned device, struct failure *failure);
 /* After that, when lanes run: logs the dropped frames, and fails the pipeline if there were too many. */
-void pipeline_judge_rewind(struct pipeline *pipeline);
+void pipeline_finish_rewind(struct pipeline *pipeline);
 /* True if the pipeline can be handed over: it was not ordered to stop, or the next process will stop it again
-   (`stops_again`). */
-bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
+ * (`stops_again`). */
+bool pipeline_may_be_handed_over(const struct pipeline *pipeline, bool stops_again);
 /* Before a handover, while no lane runs: the recording gets its file back, so that it can write the remaining frames. */
 void pipeline_recall_recording(struct pipeline *pipeline);
 /* Passes its descriptors to the next process. `live`: in case this one is killed. */
@@ -161,7 +161,7 @@ void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, 
                       void *context);
 
 /* Stores a link's status report. */
-void pipeline_hear_link(struct pipeline *pipeline, enum link_role role, const struct link_state *state);
+void pipeline_report_link(struct pipeline *pipeline, enum link_role role, const struct link_state *state);
 
 /* The listeners of its ends that are sockets; else NULL. */
 struct listener *pipeline_source_listener(const struct pipeline *pipeline);
@@ -179,12 +179,12 @@ uint64_t pipeline_result_bytes_in_file(const struct pipeline *pipeline);
 /* True if no frame can ever pass again: its input file has ended, or nobody reads standard output. */
 bool pipeline_has_ended(const struct pipeline *pipeline);
 /* Path of a file of which a request has been under way since before that time (CLOCK_MONOTONIC ns); NULL: none. Not while
-   another thread prepares the pipeline. */
+ * another thread prepares the pipeline. */
 const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t before);
 /* The pipeline's frames on that device (NO_DEVICE: on all). */
 void pipeline_work(const struct pipeline *pipeline, unsigned device, struct health_work *work);
 /* The devices of this producer's session. */
-const struct engine_place *pipeline_place_of(const struct pipeline *pipeline, unsigned producer);
+const struct engine_placement *pipeline_placement_of(const struct pipeline *pipeline, unsigned producer);
 /* The current troubles of the pipeline with their reasons. Returns their number. */
 enum { PIPELINE_TROUBLES = 5 + LINK_ROLES };
 struct pipeline_trouble {
@@ -200,15 +200,16 @@ void pipeline_log_account(struct pipeline *pipeline);
 /* Takes a reading for rates and latencies. Call every METER_INTERVAL_MS. */
 void pipeline_tick(struct pipeline *pipeline);
 /* Checks whether its sink's path still names the open file. */
-void pipeline_look_at_file(struct pipeline *pipeline);
+void pipeline_check_file(struct pipeline *pipeline);
 
 unsigned pipeline_clients(const struct pipeline *pipeline); /* connected producers and readers */
 unsigned pipeline_seats(const struct pipeline *pipeline);   /* number of its sessions */
 /* The past ten minutes. */
 const struct past *pipeline_past(const struct pipeline *pipeline);
 /* Requests a copy of the next result of that producer's session; the caller holds it. NULL with a reason: frames of that format
-   cannot be shown. NULL without one: no memory. pipeline_end_picture() withdraws a pending request. */
-struct picture *pipeline_ask_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side, const char **reason);
+ * cannot be shown. NULL without one: no memory. pipeline_end_picture() withdraws a pending request. */
+struct picture *pipeline_request_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side,
+                                         const char **reason);
 void pipeline_end_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side);
 /* See session_trace(). */
 struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned producer, unsigned frames);

@@ -27,7 +27,7 @@ struct placement_device {
 };
 
 /* Index of the allowed device with `needed` free bytes that has the fewest sessions of the pipeline, then the smallest load;
-   `count`: there is none. Sessions of other pipelines may be idle, so a pipeline spreads over devices first. */
+ * `count`: there is none. Sessions of other pipelines may be idle, so a pipeline spreads over devices first. */
 unsigned placement_device(const struct placement_device *devices, unsigned count, size_t needed);
 
 #endif

@@ -80,7 +80,7 @@ struct inputs {
   const struct config_pipeline *config;
   struct producer_setup producer_setup;
   struct producer *seats;
-  const struct engine_place *places; /* devices of each seat's session */
+  const struct engine_placement *placements; /* devices of each seat's session */
   unsigned count;
   /* Clients that wait, in order, for a seat whose producer has hung up. */
   struct client waiting[MOST_WAITING];
@@ -111,11 +111,11 @@ struct inputs {
 /* -- inputs_image.c ------------------------------------------------------------------------------------------------ */
 
 /* Take over the inputs of the previous process at that address, without the seats; and one seat with the address of its
-   session. Return false if they are not valid. */
+ * session. Return false if they are not valid. */
 bool inputs_adopt(struct inputs *inputs, const struct inputs *address);
 bool inputs_adopt_seat(const struct inputs *inputs, struct producer *producer, struct session_setup *session);
 /* Compares the seat's producer with its session, once that is made. Returns false if they do not match. */
-bool inputs_settle_seat(struct producer *producer);
+bool inputs_check_seat(struct producer *producer);
 /* All producers continue where the previous process stopped. */
 void inputs_continue(struct inputs *inputs);
 
@@ -132,13 +132,13 @@ void inputs_await_next_writer(struct inputs *inputs);
 
 /* -- inputs_admit.c --------------------------------------------------------------------------------------------- */
 
-void inputs_seat_down(struct inputs *inputs, struct producer *producer, const struct client *client);
+void inputs_attach_producer(struct inputs *inputs, struct producer *producer, const struct client *client);
 /* Counts a producer that comes to the seat's devices or leaves them. */
 void inputs_count_producer(struct inputs *inputs, const struct producer *producer, bool comes);
 /* The protocol of this producer. */
 enum config_protocol inputs_protocol(const struct inputs *inputs, const struct client *client);
 /* Gives a free seat to the next waiting producer, if any. */
-void inputs_seat_next(struct inputs *inputs, struct producer *producer);
+void inputs_attach_waiting(struct inputs *inputs, struct producer *producer);
 /* Callbacks of the acceptor, the handshakes and a renewal of memory. */
 void inputs_on_accepted(void *context, int fd, const struct peer *peer);
 void inputs_on_hello(void *context, const struct client *client);
@@ -174,7 +174,7 @@ struct outputs {
   void *context;            /* argument of share() */
   struct endpoint endpoint; /* an output file; owned until the sink gets it */
   struct loop_timer *retry; /* tries to open a FIFO again */
-  struct reader_entry *places, *lingering;
+  struct reader_entry *entries, *lingering;
   unsigned count;
   uint64_t missed; /* missed by readers that left */
   struct refusals refusals;
@@ -199,7 +199,7 @@ struct outputs {
     struct retention retention;  /* for the job that removes old segments */
     bool is_full;                /* its disk is full */
     /* Descriptor that the sink has (-1: none), and the one that a job looks at. */
-    int fd, looks_at;
+    int fd, checked_fd;
     int64_t seen;              /* its size at the last look */
     struct segment_end *ends;  /* segments that are being finished */
     uint64_t emitted;          /* results written to earlier files */
@@ -251,9 +251,9 @@ struct reader_entry *outputs_remove(struct outputs *outputs, const struct reader
 bool outputs_attach(struct outputs *outputs, const struct client *client, const struct quota_charge *charge,
                     struct failure *failure);
 /* Charges the users of readers that were taken over. */
-void outputs_charge_again(struct outputs *outputs);
+void outputs_recharge(struct outputs *outputs);
 /* Frees the entry of a reader that has left: at once, or some seconds later if it has shared memory and was dismissed. */
-void outputs_let_go(struct outputs *outputs, struct reader_entry *place, bool was_sent_away);
+void outputs_free_entry(struct outputs *outputs, struct reader_entry *place, bool was_dismissed);
 /* The pipeline ends: readers with shared memory keep it. */
 void outputs_leave_memory(struct outputs *outputs);
 /* Callbacks of the acceptor and the handshakes. */
@@ -280,7 +280,7 @@ bool pending_add(struct pending_requests *pending, int64_t limit_ns, server_answ
 /* Takes the next request off the list. Returns false if there is none. */
 bool pending_take(struct pending_requests *pending, server_answer **answer, void **context);
 
-enum { PIPELINE_TOO_MANY = 3 }; /* quarantined frames within a minute */
+enum { PIPELINE_QUARANTINE_LIMIT = 3 }; /* quarantined frames within a minute */
 
 struct pipeline {
   struct pipeline_setup setup;
@@ -300,7 +300,7 @@ struct pipeline {
   struct lane **lanes;              /* one for each seat */
   /* Lane of each seat's results; NULL: the seat's own lane. */
   struct lane **sink_lanes;
-  struct engine_place *places; /* devices of each seat */
+  struct engine_placement *placements; /* devices of each seat */
   struct inputs *inputs;
   struct outputs *outputs;                /* NULL: it replies */
   struct recorder *recorder;              /* NULL: input is not recorded */
@@ -317,7 +317,7 @@ struct pipeline {
   struct links links;
   struct watch { /* values of the last tick: see watch.c */
     int64_t at;
-    int64_t heard; /* until then a silence has another cause than the source */
+    int64_t excused; /* until then a silence has another cause than the source */
     struct watch_counts {
       uint64_t emitted, lost; /* frames, and frames that the sink could not write */
     } sink, record;
@@ -327,19 +327,19 @@ struct pipeline {
     enum pipeline_state then; /* state after the start: RUNNING, or PAUSED or DRAINED by a command */
     int64_t next, pause;      /* CLOCK_MONOTONIC ns of the next try, and the pause after it */
   } wait;
-  struct message empty;                   /* without sessions, this message reports that it is idle or stopped */
-  bool empty_posted;                      /* the message is on its way */
-  bool for_good;                          /* STOPPING: stops as soon as it is quiet */
-  bool cut;                               /* sessions were ordered to stop */
-  bool accounted;                         /* its account is in the log, perhaps by an earlier image */
-  bool outputs_started;                   /* the outputs are started; the inputs may not be */
-  bool was_late;                          /* the previous process could not start the pipeline either */
-  bool begins_anew;                       /* the next process must start it anew, because its file does not answer */
-  bool continues;                         /* taken over from the previous process */
-  enum pipeline_state continues_as;       /* in this state */
-  unsigned now_condemned;                 /* frames quarantined by the last fault or takeover, rarely more than one */
-  struct frame_name last_condemned;       /* name of the last one */
-  int64_t quarantined[PIPELINE_TOO_MANY]; /* CLOCK_MONOTONIC ns of the last quarantined frames, latest first */
+  struct message empty;                           /* without sessions, this message reports that it is idle or stopped */
+  bool empty_posted;                              /* the message is on its way */
+  bool for_good;                                  /* STOPPING: stops as soon as it is quiet */
+  bool cut;                                       /* sessions were ordered to stop */
+  bool accounted;                                 /* its account is in the log, perhaps by an earlier image */
+  bool outputs_started;                           /* the outputs are started; the inputs may not be */
+  bool was_late;                                  /* the previous process could not start the pipeline either */
+  bool must_restart;                              /* the next process must start it anew, because its file does not answer */
+  bool continues;                                 /* taken over from the previous process */
+  enum pipeline_state continues_as;               /* in this state */
+  unsigned just_quarantined;                      /* frames quarantined by the last fault or takeover, rarely more than one */
+  struct frame_name last_quarantined;             /* name of the last one */
+  int64_t quarantined[PIPELINE_QUARANTINE_LIMIT]; /* CLOCK_MONOTONIC ns of the last quarantined frames, latest first */
 };
 
 /* image.c */
@@ -352,14 +352,14 @@ bool pipeline_adopt_outputs(struct pipeline *pipeline, const struct pipeline *le
 void pipeline_on_changed(struct pipeline *pipeline);
 
 /* run.c: events of sessions and sinks; answers to pending requests that cannot be met; all sessions are held; a document with
-   the state, owned by the caller. */
+ * the state, owned by the caller. */
 void pipeline_on_session_event(void *context, const struct session_event *event);
 void pipeline_on_sink_event(void *context, const struct sink_event *event);
 void pipeline_on_record_event(void *context, const struct sink_event *event);
 void pipeline_on_record_opened(void *context);
 void pipeline_on_record_stopped(void *context);
 /* image.c: counts the frames just quarantined; true if there were too many */
-bool pipeline_is_condemned(struct pipeline *pipeline);
+bool pipeline_has_too_many_quarantined(struct pipeline *pipeline);
 void pipeline_answer_pending(struct pipeline *pipeline, const char *why);
 void pipeline_on_held(struct pipeline *pipeline);
 json_t *pipeline_state_document(const struct pipeline *pipeline);

@@ -81,8 +81,8 @@ int64_t pipeline_last_out(const struct pipeline *pipeline) {
 
 /* -- pictures ---------------------------------------------------------------------------------------------------- */
 
-struct picture *pipeline_ask_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side,
-                                     const char **reason) {
+struct picture *pipeline_request_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side,
+                                         const char **reason) {
   struct picture *picture =
       picture_new(&device_chain_record(pipeline->chain)->input, &device_chain_record(pipeline->chain)->output, side, reason);
   if (picture) {

@@ -59,12 +59,12 @@ static void log_choice(const struct pipeline *pipeline) {
 }
 
 /* Logs the frames that the last fault or takeover quarantined, and a failure of the pipeline. */
-static void log_condemned(struct pipeline *pipeline) {
+static void log_quarantined(struct pipeline *pipeline) {
   const char *name = pipeline->config->name;
   char sequence[24], epoch[24];
-  snprintf(sequence, sizeof sequence, "%" PRIu64, pipeline->last_condemned.number);
-  snprintf(epoch, sizeof epoch, "%" PRIu64, pipeline->last_condemned.epoch);
-  if (pipeline->now_condemned > 0) {
+  snprintf(sequence, sizeof sequence, "%" PRIu64, pipeline->last_quarantined.number);
+  snprintf(epoch, sizeof epoch, "%" PRIu64, pipeline->last_quarantined.epoch);
+  if (pipeline->just_quarantined > 0) {
     const struct log_field fields[] = {{"SEQUENCE", sequence}, {"EPOCH", epoch}, {NULL, NULL}};
     log_event_with(LOG_CONDEMNED, name, fields,
                    "frame %s of epoch %s made its worker fail %d times while it ran alone: it is dropped as gpu_fault",
@@ -72,25 +72,25 @@ static void log_condemned(struct pipeline *pipeline) {
     trouble_note(&pipeline->trouble, clock_now(), "look at what its stages make of such a frame",
                  "frame %s of epoch %s made its worker fail %d times while it ran alone", sequence, epoch, RETRY_LIMIT);
   }
-  if (pipeline->state == PIPELINE_FAILED && pipeline->now_condemned > 0) {
+  if (pipeline->state == PIPELINE_FAILED && pipeline->just_quarantined > 0) {
     trouble_note(&pipeline->trouble, clock_now(),
                  "correct its stages and reload, or let it take frames again by framectl resume",
-                 "%d of its frames made workers fail within a minute: it takes no more", PIPELINE_TOO_MANY);
+                 "%d of its frames made workers fail within a minute: it takes no more", PIPELINE_QUARANTINE_LIMIT);
     log_event(
         LOG_PIPELINE_FAILED, name,
         "%d of its frames made workers fail within a minute: it takes no more; correct its stages and reload, or resume it",
-        PIPELINE_TOO_MANY);
+        PIPELINE_QUARANTINE_LIMIT);
   }
 }
 
-void pipeline_judge_rewind(struct pipeline *pipeline) {
-  bool is_too_much = pipeline_is_condemned(pipeline);
+void pipeline_finish_rewind(struct pipeline *pipeline) {
+  bool is_too_much = pipeline_has_too_many_quarantined(pipeline);
   if (is_too_much && pipeline_may_move(pipeline->state, HAPPENS_FAIL) && pipeline_move(pipeline, HAPPENS_FAIL)) {
     inputs_hold(pipeline->inputs, false);
     pipeline_answer_pending(pipeline, "has failed");
   }
-  log_condemned(pipeline);
-  pipeline->now_condemned = 0;
+  log_quarantined(pipeline);
+  pipeline->just_quarantined = 0;
 }
 
 /* Without its socket no new client can connect. This is logged and is no failure, so that connected clients can stay. */
@@ -173,7 +173,7 @@ bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
     }
     log_choice(pipeline);
   } else {
-    log_condemned(pipeline);
+    log_quarantined(pipeline);
   }
   begin_watching(pipeline);
   return true;
@@ -204,7 +204,7 @@ static void run_empty(struct message *message) {
 }
 
 /* Reports by a message, as sessions do, so that the caller is not in the middle of quiescing or stopping then. */
-static void tell_if_empty(struct pipeline *pipeline) {
+static void report_if_empty(struct pipeline *pipeline) {
   if (inputs_seats(pipeline->inputs) == 0 && !pipeline->empty_posted) {
     pipeline->empty_posted = true;
     pipeline->empty.run = run_empty;
@@ -229,7 +229,7 @@ void pipeline_quiesce(struct pipeline *pipeline, bool for_good) {
     inputs_suspend(pipeline->inputs);
   }
   inputs_hold(pipeline->inputs, true);
-  tell_if_empty(pipeline);
+  report_if_empty(pipeline);
 }
 
 void pipeline_quiesce_to_leave(struct pipeline *pipeline) {
@@ -266,12 +266,12 @@ void pipeline_stop(struct pipeline *pipeline) {
   pipeline_answer_pending(pipeline, "was stopped");
   inputs_close(pipeline->inputs);
   inputs_stop(pipeline->inputs);
-  tell_if_empty(pipeline);
+  report_if_empty(pipeline);
 }
 
 /* -- events ------------------------------------------------------------------------------------------------------ */
 
-static void pipeline_tell(struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
+static void pipeline_notify(struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
   pipeline->setup.listener(pipeline->setup.context, pipeline, event, fault);
 }
 
@@ -306,7 +306,7 @@ static void on_idle(struct pipeline *pipeline) {
   } else if (pipeline->state == PIPELINE_STOPPING && pipeline->for_good) {
     pipeline_stop(pipeline);
   } else if (pipeline->state == PIPELINE_STOPPING && !pipeline->cut) {
-    pipeline_tell(pipeline, PIPELINE_QUIET, NULL);
+    pipeline_notify(pipeline, PIPELINE_QUIET, NULL);
   }
 }
 
@@ -322,7 +322,7 @@ void pipeline_log_account(struct pipeline *pipeline) {
 static void become_stopped(struct pipeline *pipeline) {
   pipeline_move(pipeline, HAPPENS_END);
   pipeline_log_account(pipeline);
-  pipeline_tell(pipeline, PIPELINE_GONE, NULL);
+  pipeline_notify(pipeline, PIPELINE_GONE, NULL);
 }
 
 static void stop_outputs(struct pipeline *pipeline) {
@@ -365,7 +365,7 @@ void pipeline_on_record_event(void *context, const struct sink_event *event) {
 
 static void on_ended(struct pipeline *pipeline) {
   if (pipeline->state != PIPELINE_STOPPING) {
-    pipeline_tell(pipeline, PIPELINE_ENDED, NULL);
+    pipeline_notify(pipeline, PIPELINE_ENDED, NULL);
   } else if (pipeline->for_good && pipeline_sink_has_ended(pipeline)) {
     pipeline_stop(pipeline); /* its sink has ended, so nobody will take the frames in flight */
   }
@@ -398,11 +398,11 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
     if (inputs_changed(pipeline->inputs)) {
       pipeline_on_changed(pipeline);
       pipeline_forget_readings(pipeline); /* they belong to the old stages */
-      pipeline_tell(pipeline, PIPELINE_RESTAGED, NULL);
+      pipeline_notify(pipeline, PIPELINE_RESTAGED, NULL);
     }
     break;
   case SESSION_GPU_FAULT:
-    pipeline_tell(pipeline, PIPELINE_GPU_FAULT, event->fault);
+    pipeline_notify(pipeline, PIPELINE_GPU_FAULT, event->fault);
     break;
   }
 }

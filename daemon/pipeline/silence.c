@@ -8,7 +8,7 @@
 static double silence_seconds(int64_t ns) { return (double)ns / (double)NS_PER_S; }
 
 /* Longest time without a frame: the configured one, or three frames of a paced file, so that a busy machine does not count. 0:
-   unknown. */
+ * unknown. */
 static int64_t frame_expected(const struct config_source *source) {
   int64_t periods = source->rate > 0 && source->rate < 3 ? (int64_t)(3 * (double)NS_PER_S / source->rate) : NS_PER_S;
   bool paced = source->endpoint == CONFIG_FILE && source->rate > 0;
@@ -49,9 +49,9 @@ void pipeline_watch_silence(struct pipeline *pipeline, int64_t now) {
   enum session_waiting waiting = pipeline_waiting(pipeline);
   bool is_held_up = waiting == WAITING_FOR_READER || waiting == WAITING_FOR_GPU || waiting == WAITING_FOR_RESUME;
   if (pipeline->state != PIPELINE_RUNNING || inputs_ended(pipeline->inputs) || is_held_up) { /* frames are not expected now */
-    pipeline->watch.heard = now;
+    pipeline->watch.excused = now;
   }
-  int64_t heard = last > pipeline->watch.heard ? last : pipeline->watch.heard;
+  int64_t heard = last > pipeline->watch.excused ? last : pipeline->watch.excused;
   if (pipeline->silence.count > 0 && last > pipeline->silence.since) {
     log_event(LOG_HEARD, pipeline->config->name, "frames come again, after %.3g s without one",
               silence_seconds(last - pipeline->silence.since));

@@ -83,16 +83,16 @@ const char *pipeline_account(const struct pipeline *pipeline, char text[PIPELINE
   return text;
 }
 
-const struct engine_place *pipeline_place_of(const struct pipeline *pipeline, unsigned producer) {
-  return &pipeline->places[producer];
+const struct engine_placement *pipeline_placement_of(const struct pipeline *pipeline, unsigned producer) {
+  return &pipeline->placements[producer];
 }
 
 void pipeline_work(const struct pipeline *pipeline, unsigned device, struct health_work *work) {
   *work = (struct health_work){0};
   for (unsigned i = 0; pipeline->inputs && i < inputs_seats(pipeline->inputs); i++) {
     struct session_view view;
-    const struct engine_place *place = &pipeline->places[i];
-    if (device != NO_DEVICE && (engine_place_bits(place) >> device & 1) == 0) {
+    const struct engine_placement *placement = &pipeline->placements[i];
+    if (device != NO_DEVICE && (engine_placement_bits(placement) >> device & 1) == 0) {
       continue;
     }
     const struct session *session = inputs_session(pipeline->inputs, i);
@@ -102,7 +102,7 @@ void pipeline_work(const struct pipeline *pipeline, unsigned device, struct heal
     if (view.submitted != view.completed && (work->frames == 0 || view.last_completion < work->since)) {
       work->since = view.last_completion;
     }
-    const unsigned among = device != NO_DEVICE ? place->count : 1; /* its devices take turns */
+    const unsigned among = device != NO_DEVICE ? placement->count : 1; /* its devices take turns */
     work->frames += (view.submitted - view.completed + among - 1) / among;
   }
 }
@@ -135,11 +135,11 @@ void pipeline_read_served(const struct pipeline *pipeline, struct reading *readi
   unsigned seats = inputs_seats(pipeline->inputs);
   memset(reading->served, 0, sizeof reading->served);
   for (unsigned i = 0; i < seats; i++) {
-    const struct engine_place *place = &pipeline->places[i];
-    for (unsigned j = 0; j < place->count; j++) {
-      const double *served = engine_served(pipeline->setup.engine, place->on[j].number);
+    const struct engine_placement *placement = &pipeline->placements[i];
+    for (unsigned j = 0; j < placement->count; j++) {
+      const double *served = engine_served(pipeline->setup.engine, placement->on[j].number);
       for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
-        reading->served[engine] += served[engine] / (seats * place->count);
+        reading->served[engine] += served[engine] / (seats * placement->count);
       }
     }
   }
@@ -196,7 +196,7 @@ static void fill_clients(struct pipeline *pipeline, struct pipeline_snapshot *sn
   snapshot->clients = pipeline->config->source.clients;
   snapshot->sessions = inputs_producers(pipeline->inputs);
   for (unsigned i = 0; i < snapshot->clients; i++) {
-    snapshot->devices |= engine_place_bits(&pipeline->places[i]);
+    snapshot->devices |= engine_placement_bits(&pipeline->placements[i]);
   }
   snapshot->listed = pipeline_list(pipeline, snapshot->list);
   snapshot->trouble = &pipeline->trouble;
@@ -276,7 +276,7 @@ static void fill_model(const struct pipeline *pipeline, struct pipeline_snapshot
 static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, const struct reading *now,
                            const struct reading *before) {
   const struct config_pipeline *config = pipeline->config;
-  const struct device *device = pipeline->places[0].device;
+  const struct device *device = pipeline->placements[0].device;
   const struct session *session = inputs_session(pipeline->inputs, 0);
   const struct processors *processors = engine_processors(pipeline->setup.engine);
   bool spins = config->completion != CONFIG_COMPLETION_CALLBACK;
@@ -293,7 +293,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .depth = flow_depth(config->overload, config->slots, config->deadline_ns > 0),
       .sessions = snapshot->sessions,
       .kernels = device_kernels_at_once(device),
-      .devices = pipeline->places[0].count,
+      .devices = pipeline->placements[0].count,
       .host_share = spins ? 0 : meter_host_share(now, before),
       .lane_share = spins ? meter_worked_share(now, before) : meter_lane_share(now, before),
       .engine_share = {engine_share(now, before, OVERLAP_H2D, 1),

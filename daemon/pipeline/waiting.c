@@ -38,7 +38,7 @@ int64_t pipeline_next_try(const struct pipeline *pipeline) {
   return pipeline->state == PIPELINE_WAITING ? pipeline->wait.next : INT64_MAX;
 }
 
-void pipeline_wait_on(struct pipeline *pipeline, const struct failure *failure) {
+void pipeline_wait_longer(struct pipeline *pipeline, const struct failure *failure) {
   struct pipeline_wait *wait = &pipeline->wait;
   wait->pause = wait->pause < LONGEST / 2 ? 2 * wait->pause : LONGEST;
   wait->next = clock_now() + wait->pause;

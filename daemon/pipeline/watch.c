@@ -11,7 +11,7 @@
 /* -- errors that end ------------------------------------------------------------------------------------------------ */
 
 /* Health follows the counters: results were lost since the last check, or not. The sink reports a reason only once. After an
-   upgrade it may not report the end, but then results get through. */
+ * upgrade it may not report the end, but then results get through. */
 static void watch_writes(struct outputs *outputs, struct watch_counts *before, struct watch_counts counts, int64_t looked,
                          int64_t now) {
   struct trouble *trouble = outputs_cause(outputs, OUTPUT_WRITES);
@@ -86,12 +86,12 @@ void pipeline_watch_begin(struct pipeline *pipeline) {
   struct ledger ledger;
   int64_t now = clock_now();
   pipeline_ledger(pipeline, &ledger);
-  pipeline->watch.heard = pipeline->watch.at = now;
+  pipeline->watch.excused = pipeline->watch.at = now;
   pipeline->watch.sink = counts_of(&ledger);
 }
 
 /* Adds the time that its devices' engines worked for this pipeline since the last reading. It assumes that timed frames are
-   typical, and that all sessions had the same number of frames. */
+ * typical, and that all sessions had the same number of frames. */
 static void add_served(struct pipeline *pipeline, struct reading *reading, const struct reading *before) {
   static const enum step steps[OVERLAP_ENGINES] = {STEP_H2D, STEP_KERNEL, STEP_D2H};
   uint64_t frames = histogram_summarize(&reading->steps[STEP_QUEUE], &before->steps[STEP_QUEUE]).count;
@@ -100,21 +100,21 @@ static void add_served(struct pipeline *pipeline, struct reading *reading, const
     enum step step = steps[engine];
     double us = histogram_summarize(&reading->steps[step], &before->steps[step]).mean * (double)frames;
     for (unsigned i = 0; i < seats; i++) {
-      const struct engine_place *place = &pipeline->places[i];
-      for (unsigned j = 0; j < place->count; j++) {
-        engine_served(pipeline->setup.engine, place->on[j].number)[engine] += us / (seats * place->count);
+      const struct engine_placement *placement = &pipeline->placements[i];
+      for (unsigned j = 0; j < placement->count; j++) {
+        engine_served(pipeline->setup.engine, placement->on[j].number)[engine] += us / (seats * placement->count);
       }
     }
   }
   pipeline_read_served(pipeline, reading);
 }
 
-void pipeline_look_at_file(struct pipeline *pipeline) {
+void pipeline_check_file(struct pipeline *pipeline) {
   if (pipeline->outputs) {
-    outputs_look(pipeline->outputs);
+    outputs_check_file(pipeline->outputs);
   }
   if (pipeline->record) {
-    outputs_look(pipeline->record);
+    outputs_check_file(pipeline->record);
   }
 }
 
@@ -128,7 +128,7 @@ void pipeline_tick(struct pipeline *pipeline) {
   past_add(&pipeline->past, reading, meter_oldest(pipeline->meter));
   links_expire(&pipeline->links, reading->at);
   pipeline_watch(pipeline, reading->at);
-  pipeline_look_at_file(pipeline);
+  pipeline_check_file(pipeline);
 }
 
 void pipeline_forget_readings(struct pipeline *pipeline) {
@@ -136,7 +136,7 @@ void pipeline_forget_readings(struct pipeline *pipeline) {
   meter_restart(pipeline->meter);
 }
 
-void pipeline_hear_link(struct pipeline *pipeline, enum link_role role, const struct link_state *state) {
+void pipeline_report_link(struct pipeline *pipeline, enum link_role role, const struct link_state *state) {
   links_report(&pipeline->links, role, state, clock_now());
 }
 

@@ -217,7 +217,7 @@ static void checkup_arm(struct server *server, const struct health_moment *momen
   loop_timer_start(server->checkup->timer, (uint64_t)(rest / NS_PER_MS), 0);
 }
 
-static void on_look(void *context) {
+static void on_check(void *context) {
   struct server *server = context;
   struct checkup *checkup = server->checkup;
   struct health_moment moment = checkup_moment(server);
@@ -273,7 +273,7 @@ bool checkup_start(struct server *server) {
   struct checkup *checkup = server->checkup;
   const struct health_moment moment = checkup_moment(server);
   checkup->awake = checkup->rested = moment.now;
-  checkup->timer = loop_timer_new(&server->loop, on_look, server);
+  checkup->timer = loop_timer_new(&server->loop, on_check, server);
   if (checkup->timer) {
     checkup_arm(server, &moment);
   }

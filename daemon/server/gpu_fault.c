@@ -69,7 +69,7 @@ static bool rewind_frames(struct recovery *recovery) {
   }
   engine_unpark(server->engine);
   for (unsigned i = 0; i < server->pipeline_count && rewound; i++) {
-    pipeline_judge_rewind(server->pipelines[i]);
+    pipeline_finish_rewind(server->pipelines[i]);
   }
   return rewound;
 }

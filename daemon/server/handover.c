@@ -115,7 +115,7 @@ unsigned server_suspect(struct server *server, unsigned device, bool failed, boo
 bool server_may_hand_over(const struct server *server, struct failure *failure) {
   bool may = server->phase == SERVER_RUNNING || server->phase == SERVER_STOPPING;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    may = may && pipeline_may_be_put(server->pipelines[i], server->stop_wanted);
+    may = may && pipeline_may_be_handed_over(server->pipelines[i], server->stop_wanted);
   }
   return may ||
          failure_set(failure, EXIT_STATUS_INTERNAL, "try again later", "the daemon starts, stops or exchanges pipelines");

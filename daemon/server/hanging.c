@@ -199,7 +199,7 @@ static bool only_files_are_left(const struct server *server) {
   return any;
 }
 
-static void on_look(void *context) {
+static void on_check(void *context) {
   struct server *server = context;
   if (only_files_are_left(server)) {
     server_end_hanging(server);
@@ -208,7 +208,7 @@ static void on_look(void *context) {
 
 void server_look_for_hanging(struct server *server) {
   if (!server->look && server->phase != SERVER_ENDING) {
-    server->look = loop_timer_new(&server->loop, on_look, server);
+    server->look = loop_timer_new(&server->loop, on_check, server);
   }
   if (server->look) {
     loop_timer_start(server->look, LOOK_MS, LOOK_MS);

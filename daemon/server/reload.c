@@ -150,7 +150,7 @@ static void on_released(void *context) {
     snprintf(places, sizeof places, " (%zu in place)", json_array_size(json_object_get(document, "in_place")));
   }
   for (unsigned i = 0; i < reload->server->pipeline_count; i++) {
-    pipeline_look_at_file(reload->server->pipelines[i]);
+    pipeline_check_file(reload->server->pipelines[i]);
   }
   reload->server->reloads++;
   log_event(LOG_RELOADED, NULL, "configuration reloaded%s: pipelines %zu added, %zu removed, %zu changed%s, %zu unchanged",

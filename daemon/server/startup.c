@@ -246,7 +246,7 @@ void server_serve(struct server *server) {
   fd_store_release();
   if (start_all(server, &failure)) {
     say_ready(server);
-    engine_calm(server->engine);
+    engine_end_hurry(server->engine);
     exec_reserve(EXEC_RESERVE);
     server->report(server, SERVER_SERVES, NULL);
   } else {

@@ -86,7 +86,7 @@ static void on_attempted(void *context) {
     put_in_place(attempt);
   } else {
     if (may) {
-      pipeline_wait_on(attempt->waiting, &attempt->failure);
+      pipeline_wait_longer(attempt->waiting, &attempt->failure);
     }
     pipeline_release(attempt->made);
     pipeline_free(attempt->made);
@@ -118,7 +118,7 @@ static void begin_attempt(struct server *server, struct pipeline *pipeline) {
 
 /* -- when ------------------------------------------------------------------------------------------------------------ */
 
-static void on_look(void *context) {
+static void on_check(void *context) {
   struct server *server = context;
   struct pipeline *next = NULL;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -134,7 +134,7 @@ static void on_look(void *context) {
 }
 
 bool waiting_follow(struct server *server) {
-  server->tries = server->tries ? server->tries : loop_timer_new(&server->loop, on_look, server);
+  server->tries = server->tries ? server->tries : loop_timer_new(&server->loop, on_check, server);
   if (server->tries) {
     loop_timer_start(server->tries, LOOK_MS, LOOK_MS);
   }

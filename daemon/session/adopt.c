@@ -24,7 +24,7 @@ void session_keep(const struct session *session) {
 
 /* -- slots that the sink knows -------------------------------------------------------------------------------------- */
 
-static void judge_known(struct session *session, struct slot *slot, const struct result *result, bool held) {
+static void apply_result(struct session *session, struct slot *slot, const struct result *result, bool held) {
   if (result->state == RESULT_SETTLED && slot->awaits_fate) { /* `seen` may not be stored in the slot yet */
     slot->frame.seen = slot->frame.seen != 0 ? slot->frame.seen : clock_now();
     account_close(&session->account, &slot->frame, result->fate, clock_now());
@@ -36,11 +36,11 @@ static void judge_known(struct session *session, struct slot *slot, const struct
 }
 
 /* A slot in EMITTING belongs to the sink, has come back from it, or has not reached it. */
-static void judge_slot(struct session *session, struct slot *slot, const struct sink *sink) {
+static void reconcile_slot(struct session *session, struct slot *slot, const struct sink *sink) {
   bool held;
   const struct result *result = sink_left_find(sink, session->flow.seat, slot, &held);
   if (result) {
-    judge_known(session, slot, result, held);
+    apply_result(session, slot, result, held);
   } else if (slot->awaits_fate || slot->frame.open) {
     flow_offer_again(&session->flow, slot);
   } else {
@@ -53,7 +53,7 @@ static void reconcile(struct session *session, const struct sink *sink) {
   bool in_channel = session->shares && session->is_reply;
   for (unsigned i = 0; i < ring->count; i++) {
     if (ring->slots[i].state == SLOT_EMITTING && !(in_channel && channel_has_completion(&session->channel, i))) {
-      judge_slot(session, &ring->slots[i], sink);
+      reconcile_slot(session, &ring->slots[i], sink);
     }
   }
   slot_ring_order(ring);
@@ -218,12 +218,12 @@ static bool adopt_client(struct session *session, const struct sink *sink) {
 
 static bool adopt_parts(struct session *session, const struct session *left) {
   struct flow *flow = &session->flow;
-  if (!IMAGE_IS_FLAG(left->flow.restart_owed) || left->flow.stages >= FLOW_STAGES ||
+  if (!IMAGE_IS_FLAG(left->flow.restart_pending) || left->flow.stages >= FLOW_STAGES ||
       !adopt_choices(session, &left->stages[left->flow.stages % 2]) || !account_adopt(&session->account, &left->account) ||
       !slot_ring_adopt(&flow->ring, &left->flow.ring)) {
     return false;
   }
-  flow->restart_owed = left->flow.restart_owed;
+  flow->restart_pending = left->flow.restart_pending;
   flow->offered_producer = left->flow.offered_producer;
   flow->offered_sequence = left->flow.offered_sequence;
   return adopt_source(session, left);
@@ -255,7 +255,7 @@ static bool adopt_all(struct session *session, const struct session *left, const
 
 static bool begin_again(struct session *session, struct failure *failure) {
   session->account.now.last_completion = clock_now();
-  session->flow.restart_owed |= session->receive.sequence > 0;
+  session->flow.restart_pending |= session->receive.sequence > 0;
   session->flow.active = clock_now();
   session->receive.held = true; /* until the control loop holds or resumes it */
   session->quarantined = flow_quarantine(&session->flow, &session->last_quarantined);

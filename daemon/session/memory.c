@@ -106,7 +106,7 @@ bool session_share_outputs(const struct session *session, struct session_outputs
 }
 
 bool session_renew(struct session *session, struct failure *failure) {
-  void (*const let_go)(struct arena * arena) = session->cut_client ? arena_drop : arena_give_up;
+  void (*const let_go)(struct arena * arena) = session->cut_client ? arena_drop : arena_discard;
   session->cut_client = false;
   session_free_program(session);
   let_go(&session->inputs);

@@ -124,7 +124,7 @@ void session_watch_client(struct session *session, int64_t now);
 /* [lane] Detaches the client. Returns true once it is gone and the sink carried out all orders. Until then a turn will come. */
 bool session_detach_client(struct session *session);
 /* [lane] Takes the session and its own sink off their lanes and reports SESSION_STOPPED. The session may be freed from then
-   on. */
+ * on. */
 void session_leave(struct session *session);
 
 /* -- adopt.c ----------------------------------------------------------------------------------------------- */
@@ -150,7 +150,7 @@ unsigned session_spared(const struct session *session);
 /* -- events.c -------------------------------------------------------------------------------------------- */
 
 /* [lane] Sends an event to the control loop. If one of that kind is still on its way, does nothing; `unreported` keeps the
-   event. */
+ * event. */
 void session_report(struct session *session, enum session_event_kind kind);
 
 #endif

@@ -53,7 +53,7 @@ void session_on_client_gone(void *context, bool closed, const char *why) {
 }
 
 /* Measures from tick to tick, so that time in which the lane did not run does not count. Clients with shared memory are left
-   out: they need a free slot to send, so nobody knows whether they want to. */
+ * out: they need a free slot to send, so nobody knows whether they want to. */
 void session_watch_client(struct session *session, int64_t now) {
   bool waits = session->is_reply && !session->shares && !session->receive.held && now - session->flow.active > UNREAD_QUIET &&
                slot_count(&session->flow.ring, SLOT_EMITTING) > 0 && source_has_unread(&session->source);
@@ -63,7 +63,7 @@ void session_watch_client(struct session *session, int64_t now) {
     session->unread_since = now;
   } else if (session_is_unreported(session, SESSION_NOT_READ) && now - session->unread_since >= SESSION_PATIENCE_S * NS_PER_S) {
     /* The connection's other end may be a descriptor inside the data that it sent. Then no process can read from it or close
-       it. */
+     * it. */
     if (rights_wait_in(session->source.fd)) {
       client_is_gone(session, false, "it passes descriptors and reads no results");
     } else {

@@ -50,7 +50,7 @@ bool session_rewind(struct session *session, unsigned device, struct failure *fa
     device_program_spare(flow->program, session_spared(session));
     flow->device_dead = false;
     flow->device_awaited = true;
-    flow->restart_owed |= session->receive.sequence > 0; /* the stages kept their state in the lost worker */
+    flow->restart_pending |= session->receive.sequence > 0; /* the stages kept their state in the lost worker */
     flow->retry = flow->devices[0].retry;
     session->unreported |= 1U << SESSION_GPU_FAULT;
     session->receive.held = atomic_load(&session->hold) != 0 || session->stopping;

@@ -34,12 +34,12 @@ static bool owes_acknowledgement(const struct session *session) {
 }
 
 /* Sends a producer on the stream transport the number of its frames that have their fate, if it asked for that. One number a
-   turn covers all earlier frames, as a result does. A client that does not read gets it later. */
+ * turn covers all earlier frames, as a result does. A client that does not read gets it later. */
 static void acknowledge(struct session *session) {
   const struct flow *flow = &session->flow;
   unsigned char bytes[NATIVE_ACK_BYTES];
   /* With `reply`, results are written to the same connection, perhaps by another lane. So nothing is sent while a result is on
-     its way. */
+   * its way. */
   bool is_between_messages = !session->is_reply || (flow->unsettled == 0 && session->client_there && !session->client_gone);
   if (!owes_acknowledgement(session) || !is_between_messages) {
     return;
@@ -51,7 +51,7 @@ static void acknowledge(struct session *session) {
   }
   native_write_ack(frames, bytes);
   /* So few bytes are sent completely or not at all. A producer that is gone gets nothing more. After any other error the tick
-     tries again. */
+   * tries again. */
   bool sent = send(session->source.fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
   if (sent || errno == EPIPE || errno == ECONNRESET) {
     session->acknowledged = frames;
@@ -220,7 +220,7 @@ static void publish(struct session *session, int64_t now) {
 static bool keep_spinning(struct session *session, int64_t now) {
   struct flow *flow = &session->flow;
   /* Expected time of the frames on a GPU, up to where waking up late no longer matters. Not on the CPU backend, whose threads
-     need the processor. */
+   * need the processor. */
   int64_t frames = slot_count(&flow->ring, SLOT_RUNNING);
   int64_t expected = session->on_gpu ? frames * session->stages[flow->stages % 2].costs.alone : 0;
   expected = expected < SPIN_FOR_FRAMES ? expected : SPIN_FOR_FRAMES;
@@ -233,7 +233,7 @@ static bool keep_spinning(struct session *session, int64_t now) {
 }
 
 /* Takes rounds until nothing moves. Stops earlier if other sessions on the lane wait, or if the loop must look at other events.
-   `now` gets the end time. Returns true if more may move at once. */
+ * `now` gets the end time. Returns true if more may move at once. */
 static bool take_rounds(struct session *session, int64_t *now) {
   const bool own = lane_is_own(&session->runner);
   const int64_t longest = own && session->shares && session->is_reply ? SPIN_ALONE : SPIN_A_TURN;
@@ -289,7 +289,7 @@ bool session_turn(struct runner *runner) {
 }
 
 /* While the process was stopped (SIGSTOP, a frozen machine) neither device nor producer could be watched, so no timeout counts
-   that time. */
+ * that time. */
 static void excuse_standstill(struct session *session, int64_t now) {
   if (now - session->ticked > STANDSTILL) {
     session->account.now.last_completion = now;
@@ -339,7 +339,7 @@ static bool all_slots_free(const struct session *session) {
 }
 
 /* The producer has ended: returns its descriptor, with `reply` after its last result. With shared memory, frames do not outlive
-   their producer, because the next one may get all slots. */
+ * their producer, because the next one may get all slots. */
 static void finish_source(struct session *session) {
   if (session->shares && session->is_reply && !session->client_gone) {
     session->client_gone = true; /* without its connection it consumes nothing */

@@ -94,7 +94,7 @@ struct session *session_free(struct session *session);
 /* -- from the control loop; each is posted to the lane, in order --------------------------------------------- */
 
 /* Gives the session a producer; it must have none. The session owns the descriptor until SESSION_DETACHED. `acknowledges`: the
-   native producer asked for acknowledgements. */
+ * native producer asked for acknowledgements. */
 void session_attach(struct session *session, int fd, enum config_protocol protocol, bool acknowledges);
 
 /* Descriptors of the session's memory for a client. The receiver closes them. */
@@ -116,11 +116,11 @@ bool session_share_outputs(const struct session *session, struct session_outputs
 /* Gives the session a native producer that uses its shared memory. */
 void session_attach_shared(struct session *session, int fd);
 /* Call after SESSION_DETACHED of a producer with shared memory. Replaces the memory by new memory that no client knows. For a
-   set-up thread. Until it is done the session may only be held, resumed and stopped. */
+ * set-up thread. Until it is done the session may only be held, resumed and stopped. */
 bool session_renew(struct session *session, struct failure *failure);
 /* Accepts no more frames from the next frame boundary on, and reports SESSION_IDLE once nothing is in flight. The producer
-   stays connected. `for_readers`, used before an end, also waits until slow readers under `drop` got the rest of their results.
-   Calling it again requests another SESSION_IDLE. */
+ * stays connected. `for_readers`, used before an end, also waits until slow readers under `drop` got the rest of their results.
+ * Calling it again requests another SESSION_IDLE. */
 void session_hold(struct session *session, bool for_readers);
 /* True once the session's lane knows of the last hold. Then no frame begins. */
 bool session_is_held(const struct session *session);
@@ -128,7 +128,7 @@ void session_resume(struct session *session);
 /* Call before session_hold() if another process takes over: a partly received frame then does not delay SESSION_IDLE. */
 void session_leave_partial(struct session *session);
 /* Ends now: detaches the producer and gives every unfinished frame the fate `shutdown`. Waits for frames on the device, which
-   get that fate too. Then reports SESSION_STOPPED. For a gentle end, call session_hold() first. */
+ * get that fate too. Then reports SESSION_STOPPED. For a gentle end, call session_hold() first. */
 void session_stop(struct session *session);
 
 /* -- replacing the stages while the producer and the frames stay ------------------------------------------------------- */
@@ -136,12 +136,12 @@ void session_stop(struct session *session);
 /* Prepares the sink for results of that chain with its labels. Returns false if it cannot write them. */
 bool session_take_labels(struct session *session, const struct device_chain *chain);
 /* Prepares stages that will replace those in force. They must take and return frames of the same formats. If `stages` has the
-   costs of another session (`alone` not 0) nothing is measured. If the session has no memory, because a renewal failed, the
-   program is made later with the memory. Not during a renewal. For a set-up thread. */
+ * costs of another session (`alone` not 0) nothing is measured. If the session has no memory, because a renewal failed, the
+ * program is made later with the memory. Not during a renewal. For a set-up thread. */
 bool session_prepare_stages(struct session *session, const struct session_stages *stages, struct failure *failure);
 const struct session_stages *session_other_stages(const struct session *session);
 /* From now on every dispatched frame runs through the new stages. SESSION_CHANGED follows once no other frame is on the
-   device. */
+ * device. */
 void session_change_stages(struct session *session);
 /* Frees the stages that are not in force, if any. For a set-up thread. */
 void session_drop_stages(struct session *session);
@@ -149,7 +149,7 @@ void session_drop_stages(struct session *session);
 /* -- over the end of a process, while no lane runs --------------------------------------------------------------------- */
 
 /* Marks the frames on the device, which will run again. If the device `failed` they are suspected; `alone` if there was no
-   other frame. Returns their number. */
+ * other frame. Returns their number. */
 unsigned session_suspect(struct session *session, unsigned device, bool failed, bool alone);
 /* Its frames on a device that lost its worker run again on the next worker. Returns false without memory. */
 bool session_rewind(struct session *session, unsigned device, struct failure *failure);
@@ -184,7 +184,7 @@ const struct histogram *session_histogram(const struct session *session, enum st
 struct trace_ring;
 
 /* Records every frame that gets its fate from now on. The first call makes a ring of `frames` records, which the session keeps.
-   NULL without memory. */
+ * NULL without memory. */
 struct trace_ring *session_trace(struct session *session, unsigned frames);
 void session_trace_end(struct session *session);
 

@@ -60,7 +60,7 @@ static void find_buffers(const struct session *session, struct gpu_buffers *buff
 }
 
 /* Clears the free slots. Warm-up frames use them, and the input of a quarantined frame would break the device again. */
-static void clear_given_up(struct session *session) {
+static void clear_quarantined(struct session *session) {
   const struct flow *flow = &session->flow;
   for (unsigned i = 0; i < flow->ring.count && session->quarantined > 0; i++) {
     if (flow->ring.slots[i].state == SLOT_FREE) {
@@ -85,7 +85,7 @@ bool session_make_program(struct session *session, struct failure *failure) {
   struct session_stages *stages = &session->stages[session->in_force % 2];
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
   find_buffers(session, buffers);
-  clear_given_up(session);
+  clear_quarantined(session);
   bool made = stages_make(session, stages, buffers, session_spared(session), failure);
   session->flow.program = stages->program;
   return made;
@@ -154,7 +154,7 @@ void session_take_stages(struct session *session) {
   flow->held_back = false;
   flow->stages = (flow->stages + 1) % FLOW_STAGES;
   flow->program = session->stages[flow->stages % 2].program;
-  flow->restart_owed = true; /* the new stages have no state */
+  flow->restart_pending = true; /* the new stages have no state */
   session_report(session, SESSION_CHANGED);
 }
 

@@ -253,7 +253,7 @@ struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd
 }
 
 /* The file continues after its last complete result, and the next one is written again. A file that was never written to, or
-   was truncated since, continues at its end. */
+ * was truncated since, continues at its end. */
 struct reader *reader_adopt_file(struct sink *sink, const struct reader *left, int fd, uint64_t *torn) {
   struct failure failure;
   struct stat status;

@@ -19,7 +19,7 @@ static bool has_news(const struct channel *channel) {
 }
 
 /* The daemon's free slots: their frames were dropped or, if results go elsewhere, are done. Slots come back in any order; the
-   client gets them in the order of their frames. */
+ * client gets them in the order of their frames. */
 static struct slot *oldest_free(struct channel *channel) {
   struct slot_ring *ring = &channel->flow->ring;
   struct slot *oldest = NULL;
@@ -31,7 +31,7 @@ static struct slot *oldest_free(struct channel *channel) {
   return oldest;
 }
 
-static void tell_slot(struct channel *channel, const struct slot *slot, enum fate fate, int64_t now) {
+static void complete_slot(struct channel *channel, const struct slot *slot, enum fate fate, int64_t now) {
   struct native_completion completion = {.slot = slot->index, .fate = (uint32_t)fate};
   completion.result = frame_result(&slot->frame, channel->flow->seat, now);
   memcpy(&channel->control->completions[channel->completed % NATIVE_RING], &completion, sizeof completion);
@@ -47,9 +47,9 @@ static void complete_all(struct channel *channel, int64_t now) {
     struct slot *back = oldest_free(channel);
     const struct slot *done = channel->replies ? slot_oldest(&channel->flow->ring, SLOT_DONE) : NULL;
     if (done && (!back || done->frame.sequence < back->frame.sequence)) {
-      tell_slot(channel, flow_offer(channel->flow), FATE_EMITTED, now);
+      complete_slot(channel, flow_offer(channel->flow), FATE_EMITTED, now);
     } else if (back) {
-      tell_slot(channel, back, back->frame.fate, now);
+      complete_slot(channel, back, back->frame.fate, now);
     }
   } while (has_news(channel));
   channel->ring_pending = true;
@@ -67,8 +67,8 @@ void completions_ring(struct channel *channel) {
 }
 
 /* A client that polls answers a result with its next frame faster than the lane can poll the device, which would delay that
-   frame. So the lane waits for it. After each time without an answer it waits half as long, and from time to time the full time
-   again. */
+ * frame. So the lane waits for it. After each time without an answer it waits half as long, and from time to time the full time
+ * again. */
 static void await_answer(struct channel *channel) {
   int64_t patience = channel->completed % TRIED_ANEW == 0 ? PATIENCE_NS : channel->patience;
   bool answered = channel_has_submissions(channel);
@@ -82,7 +82,7 @@ static void await_answer(struct channel *channel) {
 
 /* -- taking slots back ------------------------------------------------------------------------------------------------- */
 
-static void take_slot_back(struct channel *channel, enum fate fate, int64_t now) {
+static void reclaim_slot(struct channel *channel, enum fate fate, int64_t now) {
   unsigned index = channel->completion_slots[channel->taken % NATIVE_RING];
   struct slot *slot = &channel->flow->ring.slots[index];
   channel->taken++;
@@ -98,7 +98,7 @@ static void take_slot_back(struct channel *channel, enum fate fate, int64_t now)
 
 void completions_abandon(struct channel *channel, enum fate fate, int64_t now) {
   while (channel_has_unread(channel)) {
-    take_slot_back(channel, fate, now);
+    reclaim_slot(channel, fate, now);
   }
 }
 
@@ -122,7 +122,7 @@ enum completions_progress completions_turn(struct channel *channel, int64_t now)
   }
   mark_set(channel->mark);
   while (channel->taken != taken) {
-    take_slot_back(channel, FATE_EMITTED, now);
+    reclaim_slot(channel, FATE_EMITTED, now);
   }
   mark_clear(channel->mark);
   return COMPLETIONS_MOVED;

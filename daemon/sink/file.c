@@ -90,7 +90,7 @@ static bool is_over(struct sink *sink, int64_t now) {
 }
 
 /* Index times are CLOCK_REALTIME, so that recordings of several machines can be compared. A deadline beyond the range of such
-   times counts as none. */
+ * times counts as none. */
 static void set_entry(struct sink *sink, size_t header_bytes) {
   struct segment *segment = &sink->file.reader->segment;
   const struct result *result = sink_result(sink, sink->first);
@@ -169,7 +169,7 @@ static bool file_leaves(struct sink *sink) {
   return true;
 }
 
-static void file_go_on(struct sink *sink) {
+static void file_continue(struct sink *sink) {
   sink_release(sink, clock_now());
   if (sink->stopping) {
     sink->operations->stop(sink);
@@ -219,10 +219,10 @@ static void on_cut(uv_fs_t *request) {
   if (status != 0) {
     refusal_leaves_torn(sink, status);
   }
-  file_go_on(sink);
+  file_continue(sink);
 }
 
-/* Cuts off a partly written result, if any. Returns true if the request is under way; it continues in file_go_on(). */
+/* Cuts off a partly written result, if any. Returns true if the request is under way; it continues in file_continue(). */
 static bool file_cut(struct sink *sink) {
   struct file *file = &sink->file;
   if (!file->torn) {
@@ -247,7 +247,7 @@ static void lose(struct sink *sink, int error) {
     finish_lost(sink, error);
   }
   if (!file_cut(sink)) {
-    file_go_on(sink);
+    file_continue(sink);
   }
 }
 
@@ -272,7 +272,7 @@ static void on_written(uv_fs_t *request) {
     return; /* the next process continues from here */
   }
   finish_whole(sink);
-  file_go_on(sink);
+  file_continue(sink);
 }
 
 static void write_more(struct sink *sink) {
@@ -333,7 +333,7 @@ static bool file_turn(struct sink *sink, int64_t now) {
     sink_release(sink, clock_now()); /* only results of the previous process */
   }
   if (!is_writing(sink) && !sink->stopping && sink->file.reader) {
-    file_go_on(sink);
+    file_continue(sink);
   }
   return false;
 }
@@ -352,7 +352,7 @@ static void file_attach(struct sink *sink, struct reader *reader) {
 
 static void file_stop(struct sink *sink) {
   if (is_writing(sink) || (sink->file.reader && file_cut(sink))) {
-    return; /* file_go_on() calls this function again */
+    return; /* file_continue() calls this function again */
   }
   if (sink->file.reader) {
     detach_file(sink);

@@ -99,7 +99,7 @@ static void walk_folder(struct listing *listing, int folder, size_t from) {
 }
 
 /* The folders before the first conversion. The configuration names them, so symbolic links on the way are allowed. Returns
-   where the next part begins. */
+ * where the next part begins. */
 static size_t fixed_folders(const struct pattern *pattern, char path[PATH_MAX]) {
   struct pattern_part part;
   char fixed[FOLDER_NAME];

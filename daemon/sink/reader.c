@@ -48,8 +48,7 @@ bool reader_bring_room(struct reader *reader, struct failure *failure) {
   const struct sink *sink = reader->sink;
   bool is_needed = !sink->block && !reader->shared && sink->rooms.made < sink->rooms.most;
   return !is_needed || reader_make_room(reader) ||
-         failure_set_memory(failure, "no memory for a buffer of %zu bytes for a slow reader",
-                            sink->result_bytes);
+         failure_set_memory(failure, "no memory for a buffer of %zu bytes for a slow reader", sink->result_bytes);
 }
 
 void reader_drop_room(struct reader *reader) {
@@ -94,7 +93,7 @@ int reader_index(const struct reader *reader, uint64_t *count) {
 static void reader_on_ready(uv_poll_t *poll, int status, int events);
 
 /* A reader that half-closed its connection would wake every poll for its end. Then only the full end matters, which epoll
-   always reports. So the poll is for urgent data, which never comes again. */
+ * always reports. So the poll is for urgent data, which never comes again. */
 void reader_watch(struct reader *reader, bool wants_room) {
   static const int ends[] = {[READER_CONNECTED] = UV_DISCONNECT, [READER_HALF_CLOSED] = UV_PRIORITIZED, [READER_URGENT] = 0};
   int events = (wants_room ? UV_WRITABLE : 0) | (reader->listened_to ? UV_READABLE : 0) | ends[reader->end];
@@ -118,7 +117,7 @@ static bool has_hung_up(int fd) {
 }
 
 /* The input may contain descriptors, even the other end of this connection, which would never end if the daemon kept it. Input
-   that remains after one read wakes the poll again. */
+ * that remains after one read wakes the poll again. */
 static void throw_away_input(struct reader *reader) {
   char bytes[INPUT_A_TURN];
   ssize_t got = rights_read(reader->fd, &(struct iovec){.iov_base = bytes, .iov_len = sizeof bytes}, 1);

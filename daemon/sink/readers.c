@@ -63,7 +63,7 @@ static int add_result(struct reader *reader, uint64_t index, size_t sent, struct
 }
 
 /* The next bytes for this reader: header, rest, then results. The header waits for the first result, because it has the frame
-   rate. */
+ * rate. */
 static int vector_for(struct sink *sink, struct reader *reader, struct iovec vector[VECTORS]) {
   if (reader->header_at == 0) {
     reader_set_header(reader, reader->at < sink->tail ? sink_result(sink, reader->at) : NULL);
@@ -205,7 +205,7 @@ static void link_reader(struct sink *sink, struct reader *reader) {
 }
 
 /* Start position under `block`: the first result that no reader has taken. This reader may be the only one, and an open result
-   that all readers are past would wait for ever. */
+ * that all readers are past would wait for ever. */
 static uint64_t first_untaken(struct sink *sink) {
   uint64_t at = sink->first;
   while (at < sink->tail && sink_result(sink, at)->state != RESULT_OPEN) {
@@ -215,7 +215,7 @@ static uint64_t first_untaken(struct sink *sink) {
 }
 
 /* A socket reports room only when three quarters of its buffer are free. With the default size this comes too late for large
-   results: the reader then waits once every 150 KiB. A size that the system does not allow is ignored. */
+ * results: the reader then waits once every 150 KiB. A size that the system does not allow is ignored. */
 static void widen_socket(const struct sink *sink, const struct reader *reader) {
   int room = (int)(sink->result_bytes < MOST_ROOM ? sink->result_bytes : MOST_ROOM);
   if (reader->is_socket && sink->block && room >= LARGE_RESULT) {

@@ -8,7 +8,7 @@
 #include "daemon/sink/results.h"
 
 /* Under `drop`, how many ticks of its lane a reader may hold a slot or buffer that is needed. Counting ticks leaves out time in
-   which the process was stopped. */
+ * which the process was stopped. */
 enum { HOLD_TICKS = 10, TICK_MS = 100 };
 
 /* -- rest.c --------------------------------------------------------------------------------------------------- */

@@ -41,7 +41,7 @@ struct result {
 };
 
 /* A frame whose slot was taken back while readers still have to send the rest of its result. The only kind of frame that is not
-   in a slot. */
+ * in a slot. */
 struct pending {
   struct flow *flow;
   struct frame frame;
@@ -293,7 +293,7 @@ void reader_set_header(struct reader *reader, const struct result *result);
   atomic_store_explicit(&(counter), atomic_load_explicit(&(counter), memory_order_relaxed) + (by), memory_order_relaxed)
 
 /* A reader left before it was done with the result, but may have seen it. Flags the result as possibly delivered before, like
-   the result of a frame that was sent again. Only for frames that the producer marked. */
+ * the result of a frame that was sent again. Only for frames that the producer marked. */
 void result_mark_again(struct result *result);
 /* Sets the fate of the result's frame. Call once. */
 void result_settle(struct result *result, enum fate fate, int64_t now);
@@ -306,7 +306,7 @@ void sink_take_handed_over(struct sink *sink);
 /* True if the queue has this slot. */
 bool sink_has_slot(const struct sink *sink, const struct slot *slot);
 /* Returns the slot of a result to its flow; no other function does. A frame without a fate gets this one. If it is the oldest
-   result, it leaves the queue. */
+ * result, it leaves the queue. */
 void result_release(struct sink *sink, struct result *result, enum fate fate, int64_t now);
 /* Releases results from the front that no reader needs. Under `block` it stops at the first result that nobody took. */
 void sink_release(struct sink *sink, int64_t now);
@@ -322,7 +322,7 @@ void sink_stopped(struct sink *sink);
 /* -- refusal.c: the system refused to write a result; errors are libuv's ------------------------------------------------ */
 
 /* The segment reached the maximum file size: ends it, and the result goes into the next segment. Returns false if that cannot
-   help, because the segment is empty or no next one could begin. */
+ * help, because the segment is empty or no next one could begin. */
 bool refusal_ends_segment(struct sink *sink, int error);
 /* The disk is full: the result waits some seconds while old segments are removed. Each tick tries again. */
 bool refusal_waits_for_room(struct sink *sink, int error);
@@ -331,10 +331,10 @@ void refusal_begins(struct sink *sink, int error);
 /* Call after a result was written. */
 void refusal_ends(struct sink *sink);
 /* A partly written result could not be cut off. The next result overwrites it, or the end of the sink tries again. EINVAL means
-   that this is no regular file, so there is nothing to cut. */
+ * that this is no regular file, so there is nothing to cut. */
 void refusal_leaves_torn(struct sink *sink, int error);
 /* Reports to the control loop whether the file can be written, once for each change. If a notice is on its way, the tick
-   reports later. */
+ * reports later. */
 void refusal_report(struct sink *sink);
 
 /* -- adopt.c: taking over from the previous process -------------------------------------------------------------------- */
@@ -345,12 +345,12 @@ const struct reader *reader_left(const struct reader *address);
 /* The result that that sink has (`held`) or had for the frame in this slot, which is EMITTING; else NULL. */
 const struct result *sink_left_find(const struct sink *left, unsigned seat, const struct slot *slot, bool *held);
 /* [no lane runs] Takes over the results of that sink. Their slots must be EMITTING; if one is not, its memory is lost and
-   nothing is taken. Returns false if the record is not valid. */
+ * nothing is taken. Returns false if the record is not valid. */
 bool sink_adopt(struct sink *sink, const struct sink *left, sink_flow_lookup *flow, void *context);
 /* [no lane runs] Drops all results, because their client is gone. */
 void sink_abandon(struct sink *sink);
 /* Makes a reader from the previous one with this descriptor. NULL: no memory, or (`cut`) its position is unknown. Then the
-   caller keeps the descriptor. */
+ * caller keeps the descriptor. */
 struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd, sink_flow_lookup *lookup, void *context,
                             bool *cut);
 /* The same for the file. Cuts off part of a result; `torn` gets the number of bytes. */
@@ -370,7 +370,7 @@ static inline bool sink_is_file(const struct sink *sink) { return sink->operatio
 /* -- for the session ------------------------------------------------------------------------------------------- */
 
 /* Makes the sink of a `reply` session. The session attaches and detaches its one reader, and `gone` reports the end of that
-   reader instead of an event. */
+ * reader instead of an event. */
 struct sink *sink_new_reply(const struct sink_setup *setup, sink_gone *gone, void *session, struct failure *failure);
 /* Connects a sink on another lane to its session. Call before either lane knows of it. */
 void sink_join_handoff(struct sink *sink, struct relay *relay);
@@ -387,7 +387,7 @@ bool sink_has_leases(const struct sink *sink);
 /* [session's lane] Gives every offered result this fate. With a relay the slots come back later. */
 void sink_discard(struct sink *sink, enum fate fate, int64_t now);
 /* [lane] `reply`: attaches its reader together with the producer; from another lane use sink_attach(). The sink closes the
-   reader's descriptor. */
+ * reader's descriptor. */
 void sink_attach_here(struct sink *sink, struct reader *reader);
 /* [session's lane] `reply`: detaches its reader, now or soon. Call once for a reader. */
 void sink_detach(struct sink *sink);

@@ -111,7 +111,7 @@ static int64_t read_clock(clockid_t clock) {
 }
 
 /* Time since the newest segment does not count, because only the wall clock says that it passed. */
-static void begin_to_look(struct retention *retention, const struct finished_list *list, int64_t wall) {
+static void start_clock(struct retention *retention, const struct finished_list *list, int64_t wall) {
   int64_t newest = list->count > 0 ? list->items[list->count - 1].at : wall;
   retention->doubt = wall - newest > SLACK ? wall - newest : 0;
   retention->stepped = newest + 1;
@@ -126,11 +126,11 @@ static void note_step(struct retention *retention, const struct config_pipeline 
 }
 
 /* Returns the wall clock's time. */
-static int64_t look_at_clock(struct retention *retention, const struct finished_list *list) {
+static int64_t read_clocks(struct retention *retention, const struct finished_list *list) {
   int64_t wall = read_clock(CLOCK_REALTIME), boot = read_clock(CLOCK_BOOTTIME);
   int64_t step = wall - boot - retention->shift, slack = SLACK + (boot - retention->looked) / DRIFT;
   if (retention->looked == 0) {
-    begin_to_look(retention, list, wall);
+    start_clock(retention, list, wall);
   } else if (step > slack || step < -slack) {
     note_step(retention, list->config, step);
   }
@@ -201,7 +201,7 @@ unsigned retention_apply(const struct config_pipeline *config, struct retention 
   if (list.count > 0) {
     qsort(list.items, list.count, sizeof *list.items, compare_ages);
   }
-  int64_t wall = look_at_clock(retention, &list);
+  int64_t wall = read_clocks(retention, &list);
   list.free = is_full ? 0 : list.free;
   if (list.count > 0) {
     removed = remove_oldest(&list, retention, wall);

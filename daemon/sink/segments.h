@@ -22,7 +22,7 @@ bool segments_begin(const struct config_pipeline *config, uint64_t payload, stru
 /* Finishes a segment. Its descriptors stay open. */
 bool segments_end(const struct segment_files *files, struct failure *failure);
 /* Finishes segments that an earlier process left and nobody writes to. Then removes those that must go: see
-   retention_apply(). */
+ * retention_apply(). */
 void segments_sweep(const struct config_pipeline *config, struct retention *retention, bool is_full);
 /* Opens the index of a segment that continues; -1: it is gone. */
 int segments_find_index(int data);

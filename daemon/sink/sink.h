@@ -67,7 +67,7 @@ void sink_set_kind(struct sink *sink, bool is_file);
 struct sink *sink_free(struct sink *sink); /* after SINK_STOPPED, or if nothing was posted to it; returns NULL */
 
 /* Copies the labels for lines of JSON. Results of frames with that number of stages (struct flow) use them from now on. Returns
-   false if the lines would be too long. For the control loop, while no such frame is on the device. */
+ * false if the lines would be too long. For the control loop, while no such frame is on the device. */
 bool sink_take_labels(struct sink *sink, unsigned stages, const char *const *labels, unsigned label_count);
 
 /* -- from the control loop -------------------------------------------------------------------------------------- */
@@ -75,14 +75,14 @@ bool sink_take_labels(struct sink *sink, unsigned stages, const char *const *lab
 /* NULL without memory. */
 struct reader *reader_new(struct sink *sink, int fd, struct failure *failure);
 /* Call before the reader is attached. Allocates a buffer for the rest of a result, which this or any other reader may use. Does
-   nothing if the sink has enough, or if the reader needs none. sink_room_bytes() is its size, 0 under `block`. */
+ * nothing if the sink has enough, or if the reader needs none. sink_room_bytes() is its size, 0 under `block`. */
 bool reader_bring_room(struct reader *reader, struct failure *failure);
 size_t sink_room_bytes(const struct sink *sink);
 /* Call before the reader is attached, if its protocol is not the sink's. */
 void reader_set_protocol(struct reader *reader, enum config_protocol protocol);
 /* Call before the reader is attached. It gets results in shared memory, by completions in this control memory, which is all
-   zero and outlives the reader. `memory` is the generation of the session's memory that it maps (frame/flow.h). Returns false
-   without memory. */
+ * zero and outlives the reader. `memory` is the generation of the session's memory that it maps (frame/flow.h). Returns false
+ * without memory. */
 bool reader_share(struct reader *reader, struct native_control *control, unsigned memory);
 struct reader *reader_free(struct reader *reader);
 /* [any thread] Results that this reader took and missed so far. */
@@ -93,7 +93,7 @@ void sink_attach(struct sink *sink, struct reader *reader);
 /* Attaches the readers that were taken over from the previous process. */
 void sink_continue(struct sink *sink);
 /* Times of a segment. CLOCK_MONOTONIC measures how long it lasts. One reading of CLOCK_REALTIME gives all times in its index,
-   so that no clock step falls between two of its frames. */
+ * so that no clock step falls between two of its frames. */
 struct segment_times {
   int64_t began;   /* CLOCK_MONOTONIC ns; 0: ends as soon as possible */
   int64_t shift;   /* CLOCK_REALTIME - CLOCK_MONOTONIC at its begin */
@@ -118,11 +118,11 @@ int64_t sink_asked(const struct sink *sink);
 /* Bytes that a result takes in a file, with its prefix. 1 for json, whose results end with a newline. 0: too large. */
 uint64_t sink_result_bytes_in_file(const struct config_pipeline *config, const struct frame_format *output);
 /* Checks that results can be appended to a regular file. A y4m file must be empty or begin with a header of this format, at any
-   rate. A partial result at the end is refused with a sentence that says so. Blocks: for a set-up thread. */
+ * rate. A partial result at the end is refused with a sentence that says so. Blocks: for a set-up thread. */
 bool sink_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
                        struct failure *failure);
 /* Cuts off a partial result at the end, for a file that a killed process was writing. Returns its bytes; 0: there was none, or
-   sink_prepare_file() will report what is wrong. */
+ * sink_prepare_file() will report what is wrong. */
 uint64_t sink_cut_torn(const struct config_pipeline *config, const struct frame_format *output, int fd);
 
 #endif

@@ -14,7 +14,7 @@
 #include "daemon/source/private.h"
 
 /* Limits of a turn. A fast producer could otherwise keep the turn reading until all free slots are full, and its first frames
-   would wait. */
+ * would wait. */
 enum { READS_A_TURN = 16, BYTES_A_TURN = 512 * 1024 };
 
 static void on_polled_ready(uv_poll_t *poll, int status, int events) {
@@ -101,7 +101,7 @@ static size_t take_bytes(struct source *source, int64_t now) {
     source_end(source, DETACH_MALFORMED, "%s", source->receive->problem);
   } else if ((size_t)got < wanted && source->is_socket && !receive_has_staged(source->receive)) {
     /* The socket is empty, so the poll reports what comes next. Not for a FIFO, whose end the poll may not report. Not with
-       staged bytes either, since the poll does not know of them. */
+     * staged bytes either, since the poll does not know of them. */
     polled_arm(source);
   }
   return (size_t)got;

@@ -21,7 +21,7 @@ static atomic_bool stops;
 void source_stop_loading(void) { atomic_store(&stops, true); }
 
 /* Allocates as it reads, so that a false size in the index costs nothing. On NULL errno has the reason; EBADMSG: it is
-   damaged. */
+ * damaged. */
 static struct segment_entry *read_entries(struct segment_index *index) {
   struct segment_entry *entries = NULL;
   int error = index->count == 0 || index->count >= MOST_ENTRIES ? EBADMSG : 0;

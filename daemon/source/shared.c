@@ -71,7 +71,7 @@ static bool is_broken(struct source *source, const char *what, uint32_t number) 
 }
 
 /* Takes one submission. Returns false if the client broke the protocol, which ends it, or if the slot must be taken back first.
-   A client consumes a completion before it submits the slot again. So reading `taken` after `submitted` shows that. */
+ * A client consumes a completion before it submits the slot again. So reading `taken` after `submitted` shows that. */
 static bool take_submission(struct source *source, int64_t now) {
   struct channel *channel = source->channel;
   struct native_submission submission;

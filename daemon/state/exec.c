@@ -72,7 +72,7 @@ const char *exec_program(void) { return call.program[0] ? call.program : NULL; }
 /* -- receiving ----------------------------------------------------------------------------------------------------- */
 
 /* The manager keeps its copy of each socket until it has read that it may forget it. Until then such a socket looks like that
-   of another daemon. */
+ * of another daemon. */
 static void wait_for_manager(void) {
   if (systemd_keeps() > 0) {
     (void)systemd_has_read(); /* without an answer in time they look like that */
@@ -133,7 +133,7 @@ static bool exec_run(const char *program, struct failure *failure) {
 }
 
 /* Executes the program with all wanted descriptors and the image. The program finds the image by the variable, or as the
-   service manager passed it. */
+ * service manager passed it. */
 static void hand_over(const char *program, int image, bool by_manager, struct failure *failure) {
   exec_reserve(0);
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);

@@ -19,7 +19,7 @@ void exec_remember(char **argv);
 const char *exec_program(void);
 
 /* Call before anything is opened: receives what the previous process left, into state_left(). UNUSABLE: `failure` has the
-   reason. */
+ * reason. */
 enum receipt exec_receive(struct failure *failure);
 /* Log texts for a daemon that cannot take over. Sockets that the service manager passed can only be had from it again. */
 #define EXEC_BEGINS_ANEW "the daemon begins anew without its connections"
@@ -32,13 +32,13 @@ enum { EXEC_RESERVE = 8 }; /* for the pipe that confirms messages to the service
 void exec_reserve(int count);
 
 /* Executes the program (NULL: this one, even if its file is gone). It finds `state`, which is taken over. Returns only on
-   failure, and then nothing has changed. No other thread may open a descriptor meanwhile. */
+ * failure, and then nothing has changed. No other thread may open a descriptor meanwhile. */
 void exec_execute(const char *program, struct state *state, struct failure *failure);
 /* Executes this program once more with the state that it received and has not touched. Returns only on failure; then
-   descriptors may be wrong. */
+ * descriptors may be wrong. */
 void exec_repeat(struct failure *failure);
 /* Executes this program again with only the heartbeat of a killed process. Signals stay blocked, as with a state. Returns only
-   on failure. */
+ * on failure. */
 void exec_start_over(struct failure *failure);
 
 #endif

@@ -11,12 +11,12 @@
 #define IMAGE "image-" /* kind of an image in the store; its number is the time of its creation, and the latest counts */
 
 /* A process may crash because of what it receives. The last of this many processes in a row receives it, and the next one
-   nothing. */
+ * nothing. */
 enum { MOST_RECEIVERS = 3 };
 
 static struct {
   struct state *state; /* in the image; NULL: none */
-  bool unsaid;         /* some message to the store could not be sent */
+  bool unsent;         /* some message to the store could not be sent */
   bool image;          /* the image is in the store */
 } own;
 
@@ -73,7 +73,7 @@ static bool keep_state(struct state *state, enum image_use use) {
   if (fits) {
     fd_store_note(state, all ? use : IMAGE_TELLS);
   }
-  own.unsaid = !fd_table_forget(false) || !all;
+  own.unsent = !fd_table_forget(false) || !all;
   return fits && all;
 }
 
@@ -96,7 +96,7 @@ bool fd_store_keep(struct state *state, struct failure *failure) {
 }
 
 void fd_store_try_again(void) {
-  if (own.unsaid) {
+  if (own.unsent) {
     fd_table_mark();
   }
   keep_image();

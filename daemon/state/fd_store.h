@@ -14,13 +14,13 @@
 /* -- of this process ------------------------------------------------------------------------------------------------ */
 
 /* For an orderly end: stores the state, a record that is taken over, and all wanted descriptors. After success this process may
-   end. */
+ * end. */
 bool fd_store_keep(struct state *state, struct failure *failure);
 /* For a possible kill: replaces the state by this one (NULL: no memory) and stores all wanted descriptors. If there is not
-   enough room for all, stores only the listening sockets. */
+ * enough room for all, stores only the listening sockets. */
 void fd_store_keep_state(struct state *state);
 /* Replaces the state. With IMAGE_TELLS it only reports what this process does; otherwise the next process takes over from
-   it. */
+ * it. */
 void fd_store_note(struct state *state, enum image_use use);
 /* Tries again what could not be stored. */
 void fd_store_try_again(void);
@@ -36,8 +36,8 @@ void fd_store_end(void);
 enum receipt { RECEIPT_NONE, RECEIPT_WHOLE, RECEIPT_UNUSABLE };
 
 /* Receives what fd_store_keep() stored, or what was stored before a kill. UNUSABLE: `failure` has the reason. It also stays in
-   the store until fd_store_release(), in case this process is killed before it has touched anything; but not for more than
-   MOST_RECEIVERS processes. */
+ * the store until fd_store_release(), in case this process is killed before it has touched anything; but not for more than
+ * MOST_RECEIVERS processes. */
 enum receipt fd_store_receive(struct failure *failure);
 /* Reads the image of a previous process. Takes over the descriptor. */
 enum receipt fd_store_open_image(int fd, bool by_manager, struct failure *failure);

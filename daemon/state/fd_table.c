@@ -308,7 +308,7 @@ static void receive(int fd, int before, const struct entry *left, unsigned kept)
 }
 
 /* Only numbers that are open now can be received. Any other number may belong to a descriptor that this process opens
-   itself. */
+ * itself. */
 static void receive_by_exec(const struct fd_table *left) {
   for (unsigned fd = 0; fd < left->count && fd < MOST; fd++) {
     const struct entry *entry = &left->entries[fd];

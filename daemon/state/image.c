@@ -46,7 +46,7 @@ static struct {
 /* -- of this process ------------------------------------------------------------------------------------------------ */
 
 /* Creates the file with its maximum size; it is sparse. RLIMIT_FSIZE is meant for files on disks, so it is raised to its hard
-   limit meanwhile. Returns -1 without a memfd or a descriptor, or if the limit is too small. */
+ * limit meanwhile. Returns -1 without a memfd or a descriptor, or if the limit is too small. */
 static int make_file(void) {
   struct rlimit limit = {0};
   (void)getrlimit(RLIMIT_FSIZE, &limit);
@@ -105,7 +105,7 @@ static struct record *take_record(uint64_t pages) {
 }
 
 /* Returns zeroed memory, so that a lane meets no page fault in it unless it is large. Sizes are powers of two, so a free record
-   fits a later owner. */
+ * fits a later owner. */
 void *image_new(enum image_kind kind, size_t bytes) {
   uint64_t pages = 1;
   while (pages < MOST_PAGES && pages * PAGE - sizeof(struct record) < bytes) {

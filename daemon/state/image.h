@@ -53,7 +53,7 @@ enum image_kind {
   IMAGE_INPUTS,
   IMAGE_PRODUCERS,
   IMAGE_OUTPUTS,
-  IMAGE_PLACE,
+  IMAGE_READER_ENTRY,
   IMAGE_HANDSHAKES,
   IMAGE_HANDSHAKE,
   IMAGE_SERVER,
@@ -117,14 +117,14 @@ static inline bool mark_is_set(const struct mark *mark) { return atomic_load_exp
 /* -- of the previous process ---------------------------------------------------------------------------------------- */
 
 /* Maps the image of a previous process; takes over the descriptor. Returns false if it has another version or was disowned. A
-   disowned image can still be read, for data that has its own check. */
+ * disowned image can still be read, for data that has its own check. */
 bool image_open_left(int fd);
 uint64_t image_left_born(void); /* 0: no image, or another version */
 struct image_front *image_left_front(void);
 int image_left_fd(void);     /* its descriptor, even if it was not valid; -1: none */
 void image_close_left(void); /* idempotent */
 /* The record at this address of that process with its size, if it is of this kind; else NULL. Changes there are seen by the
-   next process that maps the image. */
+ * next process that maps the image. */
 void *image_left(const void *address, enum image_kind kind, size_t *bytes);
 /* The same if it has this size. */
 void *image_left_at(const void *address, enum image_kind kind, size_t bytes);

@@ -90,7 +90,7 @@ void links_answer(struct http_request *request, struct pipeline *pipeline) {
   } else if (!links_read(body, length, clock_now(), &role, &state, problem)) {
     reply_json(request, 400, answer_error_document(problem, "framed(8) says what a link tells"), NULL);
   } else {
-    pipeline_hear_link(pipeline, role, &state);
+    pipeline_report_link(pipeline, role, &state);
     reply_json(request, 200, json_pack("{s:b}", "ok", 1), NULL);
   }
 }

@@ -178,7 +178,7 @@ static void ask(struct pictures *pictures, struct view *view) {
   struct pipeline *pipeline = find_pipeline(pictures, view->pipeline);
   const char *reason = NULL;
   if (pipeline && view->producer < pipeline_seats(pipeline)) {
-    view->picture = pipeline_ask_picture(pipeline, view->producer, view->side, &reason);
+    view->picture = pipeline_request_picture(pipeline, view->producer, view->side, &reason);
   }
   if (!view->picture) {
     bool memory = pipeline && view->producer < pipeline_seats(pipeline) && !reason;

@@ -59,7 +59,7 @@ static bool is_known(const struct tracer *tracer, const struct trace_ring *ring)
 
 static bool add_feed(struct tracer *tracer, const struct pipeline *pipeline, unsigned seat, struct trace_ring *ring) {
   const struct config_pipeline *config = pipeline_config(pipeline);
-  const struct engine_place *place = pipeline_place_of(pipeline, seat);
+  const struct engine_placement *place = pipeline_placement_of(pipeline, seat);
   struct feed *feeds = realloc(tracer->feeds, (tracer->feed_count + 1) * sizeof *feeds);
   if (!feeds) {
     return false;

@@ -35,7 +35,7 @@ bool native_read_hello(const unsigned char bytes[NATIVE_HELLO_BYTES], struct nat
                        char problem[PROTOCOL_PROBLEM]);
 
 /* Checks the fixed part of a FRAME with that payload size, of which `count` bytes have come. Returns false as soon as one is
-   wrong. Sets `frame` once all have come. */
+ * wrong. Sets `frame` once all have come. */
 bool native_read_frame(const unsigned char *bytes, size_t count, uint64_t payload, struct native_frame *frame,
                        char problem[PROTOCOL_PROBLEM]);
 

@@ -60,7 +60,7 @@ struct framing {
 void framing_start(struct framing *framing, enum config_protocol protocol, const struct frame_format *format);
 
 /* Parses preamble bytes up to the start of a payload; returns their number. SIZE_MAX: malformed; `problem` is a sentence
-   without a full stop. In state FRAMING_PAYLOAD it takes nothing. */
+ * without a full stop. In state FRAMING_PAYLOAD it takes nothing. */
 size_t framing_take(struct framing *framing, const char *bytes, size_t count, char problem[PROTOCOL_PROBLEM]);
 
 /* Call after a payload: the next frame begins. */
@@ -70,7 +70,7 @@ void framing_next(struct framing *framing);
 bool framing_at_boundary(const struct framing *framing);
 
 /* Length of the shortest preamble of a frame. That many bytes may be read behind a payload without touching the next
-   payload. */
+ * payload. */
 size_t framing_shortest(const struct framing *framing);
 
 /* The protocol that a stream seems to use instead of the expected one. */
@@ -88,11 +88,11 @@ enum { Y4M_HEADER = 128 }; /* bytes of the longest header that is written */
 /* True if y4m can carry the format: gray and yuv420p. */
 bool y4m_carries(const struct frame_format *format);
 /* Checks a header line (without newline) against the format, and gets the rate and the look. Parameters that cannot be read are
-   ignored. */
+ * ignored. */
 bool y4m_check_header(const char *line, size_t length, const struct frame_format *format, struct frame_rate *rate,
                       struct y4m_look *look, char problem[PROTOCOL_PROBLEM]);
 /* Writes the header of a stream with its newline; returns its length. Unknown values: 25 frames a second, progressive, square
-   samples, chroma as in JPEG. */
+ * samples, chroma as in JPEG. */
 size_t y4m_write_header(const struct frame_format *format, const struct frame_rate *rate, const struct y4m_look *look,
                         char line[Y4M_HEADER]);
 /* Checks the indexes of a look that another process left. */

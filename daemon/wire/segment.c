@@ -139,7 +139,7 @@ void segment_remove(const struct folder_entry *part) {
   folder_remove(part, SEGMENT_INDEX);
 }
 
-static bool give_names(const struct folder_entry *part, const struct folder_entry *final, char problem[SEGMENT_PROBLEM]) {
+static bool rename_files(const struct folder_entry *part, const struct folder_entry *final, char problem[SEGMENT_PROBLEM]) {
   struct stat there;
   bool was_named = !folder_look(part, SEGMENT_INDEX, &there) && folder_look(final, SEGMENT_INDEX, &there);
   return ((was_named || folder_rename(part, SEGMENT_INDEX, final, SEGMENT_INDEX)) && folder_rename(part, "", final, "") &&
@@ -183,7 +183,7 @@ bool segment_close(const struct folder_entry *part, int fd, int index, struct se
       fsync(fd) != 0) {
     return segment_failed(problem, "'%s' cannot be finished: %s", part->path, strerror(errno));
   }
-  return give_names(part, &final, problem);
+  return rename_files(part, &final, problem);
 }
 
 bool segment_repair(const struct folder_entry *part, struct segment_closed *closed, char problem[SEGMENT_PROBLEM]) {

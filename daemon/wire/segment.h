@@ -50,7 +50,7 @@ struct segment_entry {
 enum { SEGMENT_BLOCK = 128 }; /* entries that are read at once */
 
 /* An open index. Its folder may be writable for others, so nothing in it is trusted. An entry returned from here has its bytes
-   in the data, and times whose differences do not overflow. */
+ * in the data, and times whose differences do not overflow. */
 struct segment_index {
   int fd;
   struct segment_head head;
@@ -77,12 +77,12 @@ struct segment_closed {
 };
 
 /* Opens an unfinished segment by its name with ".part" and locks it. -1: it cannot be opened, or (EWOULDBLOCK) is being
-   written. */
+ * written. */
 int segment_open_part(const struct folder_entry *part, int flags);
 /* Opens the index of an unfinished segment; -1: there is none. */
 int segment_open_index(const struct folder_entry *part, int flags);
 /* Finishes a segment: cuts off a partial result, syncs both files and renames them. `part` may be closed afterwards. Files that
-   somebody renamed are left alone. Blocks. On false `problem` has the reason, and nothing was lost. */
+ * somebody renamed are left alone. Blocks. On false `problem` has the reason, and nothing was lost. */
 bool segment_close(const struct folder_entry *part, int fd, int index, struct segment_closed *closed,
                    char problem[SEGMENT_PROBLEM]);
 /* Removes an unfinished segment with its index. */

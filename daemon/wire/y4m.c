@@ -19,7 +19,7 @@ struct header {
 };
 
 /* The first entry is the default. A mixed stream has parameters for each frame, which are not passed on, so its fields count as
-   unknown. */
+ * unknown. */
 static const char fields[] = {'p', 't', 'b', '?'};
 static const char *const sitings[] = {"420jpeg", "420mpeg2", "420paldv"};
 static const char *const ranges[] = {"", " XCOLORRANGE=FULL", " XCOLORRANGE=LIMITED"};

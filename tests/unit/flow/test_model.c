@@ -22,13 +22,13 @@ static bool device_done[GPU_MAX_SLOTS];
 static struct flow flow;
 static struct account account;
 
-static bool begins_anew(uint64_t number);
+static bool must_restart(uint64_t number);
 static int64_t deadline_of(uint64_t number);
 
 bool device_submit(struct device_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error) {
   (void)program, (void)error;
   CHECK(frame->sequence == flow.ring.slots[slot].frame.sequence);
-  CHECK(frame->restart == begins_anew(frame->sequence));
+  CHECK(frame->restart == must_restart(frame->sequence));
   CHECK(frame->deadline == deadline_of(frame->sequence));
   device_done[slot] = false;
   memcpy(flow.ring.slots[slot].output, flow.ring.slots[slot].input, FRAME_BYTES);
@@ -104,7 +104,7 @@ static void model_fate(unsigned frame, enum fate fate) {
 }
 
 /* State on the device starts anew with the first frame of a producer that gets there, whichever that is. */
-static bool begins_anew(uint64_t number) {
+static bool must_restart(uint64_t number) {
   bool anew = frames[number].producer != on_device;
   on_device = frames[number].producer;
   return anew;

@@ -207,8 +207,8 @@ START_TEST(of_what_is_given_up_nobody_keeps_pages) {
   int fd = fcntl(arena.fd, F_DUPFD_CLOEXEC, 0);
   unsigned char *view = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fd, 0);
   ck_assert_ptr_ne(view, MAP_FAILED);
-  arena_give_up(&arena);
-  arena_give_up(&arena); /* once */
+  arena_discard(&arena);
+  arena_discard(&arena); /* once */
   ck_assert_int_eq(arena.fd, -1);
   ck_assert_int_eq(fstat(fd, &status), 0);
   ck_assert_int_eq(status.st_blocks, 0);

@@ -4,7 +4,7 @@
 #include "tests/unit/runner.h"
 
 static struct engine engine;
-static struct engine_place places[2];
+static struct engine_placement places[2];
 static struct failure failure;
 
 static void open_devices(unsigned count, uint64_t devices) {
@@ -18,7 +18,7 @@ static void open_devices(unsigned count, uint64_t devices) {
 
 static bool place_on(uint64_t devices) {
   const struct config_pipeline pipeline = {.name = (char *)(uintptr_t) "other", .devices = devices};
-  return engine_place_sessions(&engine, &pipeline, places, 2, 100, 0, &failure);
+  return engine_assign_devices(&engine, &pipeline, places, 2, 100, 0, &failure);
 }
 
 START_TEST(a_pipeline_that_comes_may_have_all_devices) {
@@ -54,8 +54,8 @@ END_TEST
 static uint64_t spread_over(unsigned slots) {
   const struct config_pipeline pipeline = {
       .name = (char *)(uintptr_t) "other", .devices = CONFIG_ALL_DEVICES, .spread = CONFIG_SPREAD_FRAMES, .slots = slots};
-  ck_assert_msg(engine_place_sessions(&engine, &pipeline, places, 1, 120, 100 * slots, &failure), "%s", failure.text);
-  return engine_place_bits(&places[0]);
+  ck_assert_msg(engine_assign_devices(&engine, &pipeline, places, 1, 120, 100 * slots, &failure), "%s", failure.text);
+  return engine_placement_bits(&places[0]);
 }
 
 /* Each of them has its part of the load, and the least loaded are first where there are fewer slots. */
@@ -64,17 +64,17 @@ START_TEST(frames_are_spread_over_all_that_are_open) {
   ck_assert_uint_eq(spread_over(8), 0xF);
   ck_assert_str_eq(device_backend_name(places[0].device), "cpu");
   ck_assert_uint_eq(atomic_load(&engine.devices[3].load), 30);
-  engine_take_off(&engine, &places[0], 120);
+  engine_release_devices(&engine, &places[0], 120);
   ck_assert_uint_eq(atomic_load(&engine.devices[3].load), 0);
   ck_assert(place_on(0x1));
   ck_assert_uint_eq(spread_over(2), 0x6);
-  engine_take_off(&engine, &places[0], 120);
+  engine_release_devices(&engine, &places[0], 120);
   engine_leave_out(&engine, 3, ENGINE_DRAINED, "somebody asked for it");
   ck_assert_uint_eq(spread_over(8), 0x7);
-  engine_take_off(&engine, &places[0], 120);
+  engine_release_devices(&engine, &places[0], 120);
   ck_assert_uint_eq(spread_over(1), 0x2);
   ck_assert_ptr_eq(places[0].device, engine_device(&engine, 1));
-  engine_take_off(&engine, &places[0], 120);
+  engine_release_devices(&engine, &places[0], 120);
   engine_close_devices(&engine);
 }
 END_TEST

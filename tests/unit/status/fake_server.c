@@ -295,10 +295,10 @@ void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snap
 
 const struct config_pipeline *pipeline_config(const struct pipeline *pipeline) { return pipeline->config; }
 
-const struct engine_place *pipeline_place_of(const struct pipeline *pipeline, unsigned producer) {
-  static struct engine_place place;
+const struct engine_placement *pipeline_placement_of(const struct pipeline *pipeline, unsigned producer) {
+  static struct engine_placement place;
   (void)producer;
-  place = (struct engine_place){.count = 1, .on = {{.number = pipeline->config->device}}};
+  place = (struct engine_placement){.count = 1, .on = {{.number = pipeline->config->device}}};
   return &place;
 }
 
@@ -318,7 +318,7 @@ struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsi
   return pipeline->ring;
 }
 
-void pipeline_hear_link(struct pipeline *pipeline, enum link_role role, const struct link_state *state) {
+void pipeline_report_link(struct pipeline *pipeline, enum link_role role, const struct link_state *state) {
   links_report(&pipeline->snapshot.links, role, state, clock_now());
 }
 

@@ -51,57 +51,57 @@ static void look_at(const struct engine *engine, uint64_t named, struct placemen
   }
 }
 
-uint64_t engine_place_bits(const struct engine_place *place) {
+uint64_t engine_placement_bits(const struct engine_placement *placement) {
   uint64_t bits = 0;
-  for (unsigned i = 0; i < place->count; i++) {
-    bits |= bit(place->on[i].number);
+  for (unsigned i = 0; i < placement->count; i++) {
+    bits |= bit(placement->on[i].number);
   }
   return bits;
 }
 
 /* Chooses the least loaded open devices with enough memory. */
 static void choose_devices(struct engine *engine, struct placement_device *devices, unsigned wanted, size_t needed,
-                           struct engine_place *place) {
+                           struct engine_placement *placement) {
   unsigned chosen[GPU_MAX_SLOTS];
-  for (place->count = 0; place->count < wanted; place->count++) {
+  for (placement->count = 0; placement->count < wanted; placement->count++) {
     unsigned at = placement_device(devices, engine->device_count, needed);
     if (at == engine->device_count) {
       break;
     }
     struct opened *opened = &engine->devices[at];
-    chosen[place->count] = at;
+    chosen[placement->count] = at;
     devices[at].is_open = false;
-    place->on[place->count] = (struct flow_device){.number = opened->index,
-                                                   .completion = &opened->completion,
-                                                   .slowest = &opened->slowest,
-                                                   .retry = &engine->retry,
-                                                   .device = opened->device,
-                                                   .producers = &opened->producers};
+    placement->on[placement->count] = (struct flow_device){.number = opened->index,
+                                                           .completion = &opened->completion,
+                                                           .slowest = &opened->slowest,
+                                                           .retry = &engine->retry,
+                                                           .device = opened->device,
+                                                           .producers = &opened->producers};
   }
-  for (unsigned i = 0; i < place->count; i++) {
+  for (unsigned i = 0; i < placement->count; i++) {
     devices[chosen[i]].is_open = true;
   }
 }
 
 /* Adds the session's load, and joins its devices if there are several. */
-static bool settle_on(struct engine *engine, struct placement_device *devices, struct engine_place *place, size_t bytes,
+static bool settle_on(struct engine *engine, struct placement_device *devices, struct engine_placement *placement, size_t bytes,
                       size_t needed, struct failure *failure) {
   struct device *members[GPU_MAX_SLOTS];
   struct gpu_error error = {0};
-  for (unsigned i = 0; i < place->count; i++) {
-    struct opened *opened = engine_find_opened(engine, place->on[i].number);
+  for (unsigned i = 0; i < placement->count; i++) {
+    struct opened *opened = engine_find_opened(engine, placement->on[i].number);
     members[i] = opened->device;
     devices[opened - engine->devices].load += bytes;
     devices[opened - engine->devices].sessions++;
     devices[opened - engine->devices].room -= needed;
     atomic_fetch_add(&opened->load, bytes);
   }
-  if (place->count == 1) {
-    place->device = members[0];
+  if (placement->count == 1) {
+    placement->device = members[0];
   } else {
-    place->device = device_join(members, place->count, &error);
+    placement->device = device_join(members, placement->count, &error);
   }
-  return place->device || engine_failure(failure, &error);
+  return placement->device || engine_failure(failure, &error);
 }
 
 /* Number of devices of a session. Each must get at least one slot. */
@@ -116,7 +116,7 @@ static size_t share_of_each(const struct config_pipeline *config, size_t needed,
   return each < 2 ? needed : needed / config->slots * ((config->slots + each - 1) / each);
 }
 
-bool engine_place_sessions(struct engine *engine, const struct config_pipeline *config, struct engine_place *places,
+bool engine_assign_devices(struct engine *engine, const struct config_pipeline *config, struct engine_placement *placements,
                            unsigned count, size_t bytes, size_t needed, struct failure *failure) {
   struct placement_device devices[ENGINE_MOST_DEVICES];
   const uint64_t out = engine_left_out(engine); /* also one that is still open, but not for the next process */
@@ -133,21 +133,22 @@ bool engine_place_sessions(struct engine *engine, const struct config_pipeline *
   const size_t needed_each = share_of_each(config, needed, each);
   bool placed = true;
   for (unsigned i = 0; i < count && placed; i++) {
-    choose_devices(engine, devices, each, needed_each, &places[i]);
-    placed = places[i].count > 0 ? settle_on(engine, devices, &places[i], bytes / places[i].count, needed_each, failure)
-                                 : refuse_memory(engine, config, open, needed * count, failure);
+    choose_devices(engine, devices, each, needed_each, &placements[i]);
+    placed = placements[i].count > 0
+                 ? settle_on(engine, devices, &placements[i], bytes / placements[i].count, needed_each, failure)
+                 : refuse_memory(engine, config, open, needed * count, failure);
   }
   return placed;
 }
 
-void engine_take_off(struct engine *engine, const struct engine_place *place, size_t bytes) {
-  for (unsigned i = 0; i < place->count; i++) {
-    struct opened *opened = engine_find_opened(engine, place->on[i].number);
+void engine_release_devices(struct engine *engine, const struct engine_placement *placement, size_t bytes) {
+  for (unsigned i = 0; i < placement->count; i++) {
+    struct opened *opened = engine_find_opened(engine, placement->on[i].number);
     if (opened) {
-      atomic_fetch_sub(&opened->load, bytes / place->count);
+      atomic_fetch_sub(&opened->load, bytes / placement->count);
     }
   }
-  if (place->count > 1) {
-    device_close(place->device);
+  if (placement->count > 1) {
+    device_close(placement->device);
   }
 }
