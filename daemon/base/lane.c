@@ -115,7 +115,7 @@ static void stand_still(struct lane *lane) {
   lane->quiet_for = park;
   if (lane->quiet > 1) {
     atomic_store(&lane->stands_for, park);
-    while (atomic_load(&lane->park_wanted) && atomic_load(&lane->parks) == park) { /* a new request to park came meanwhile */
+    while (atomic_load(&lane->park_wanted) && atomic_load(&lane->parks) == park) { /* until unparked, or asked to park again */
       uv_sem_wait(&lane->goes_on);
     }
   } else if (lane->quiet > 0) {

@@ -24,7 +24,7 @@ static const struct {
     [DETACH_CUT] = {LOG_CUT_OFF, false, "is cut off"},
 };
 
-/* A producer that sent no complete frame speaks another protocol than this source; it did not break the right one. */
+/* A producer that sent no complete frame uses another protocol than this source; it did not break the right one. */
 static void detach_describe(const struct session_event *event, bool is_client, char text[DEPARTURE_TEXT]) {
   const char *colon = event->text[0] ? ": " : "";
   const char *what = event->reason == DETACH_END && !is_client ? "ended" : reasons[event->reason].text;

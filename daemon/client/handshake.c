@@ -134,7 +134,7 @@ static void handshake_forget(struct handshake *handshake) {
 static void handshake_refuse(struct handshake *handshake, enum native_error_code code, const char *problem) {
   struct handshakes *handshakes = handshake->handshakes;
   struct client client = handshake->client;
-  client.native = true; /* the socket is native, whatever its client speaks */
+  client.native = true; /* the socket is native, whatever its client sends */
   handshake_forget(handshake);
   client_send_error(&client, code, "%s", problem);
   refusals_add(handshakes->setup.refusals, LOG_REFUSED, handshakes->setup.pipeline, refusals_remedy(code),

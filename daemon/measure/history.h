@@ -40,28 +40,28 @@ struct history {
   int64_t faults[HISTORY_FAULTS]; /* recent device failures: CLOCK_MONOTONIC ns, latest first */
 };
 
-/* The running image ends at `now`. */
+/* The workers of a device. */
 struct worker_history {
-  unsigned generation;     /* A device failed at `now`, without a single suspected frame. */
-  uint64_t replaced;       /* The next image, or worker, serves at `now`. */
-  int64_t since;           /* True if a fault at `now` would exceed `limit` within a minute. */
-  int64_t stopped;         /* when the last one that was replaced was lost (CLOCK_MONOTONIC ns), */
-  int64_t gap;             /* how many ns later the next one served; 0: none was replaced, */
-  char text[HISTORY_TEXT]; /* and why */
+  unsigned generation;     /* workers so far; the number of the current one */
+  uint64_t replaced;       /* workers that replaced a lost one */
+  int64_t since;           /* CLOCK_MONOTONIC ns since when the current one serves */
+  int64_t stopped;         /* CLOCK_MONOTONIC ns of the last loss */
+  int64_t gap;             /* ns from there until the next worker served; 0: no loss yet */
+  char text[HISTORY_TEXT]; /* reason of the last loss */
 };
 
-/* A worker serves from `now` on that takes nobody's place. */
+/* A worker serves from `now` on, without replacing another. */
 void worker_history_begin(struct worker_history *workers, int64_t now);
-/* A worker serves from `now` on in place of one that was lost at `stopped`, for that reason. */
+/* A worker serves from `now` on. It replaces one that was lost at `stopped` for that reason. */
 void worker_history_replace(struct worker_history *workers, const char *reason, int64_t stopped, int64_t now);
 
-/* The image of the process that runs ends at `now`, because of `cause`. */
+/* The running image ends at `now`. */
 void history_end(struct history *history, enum history_cause cause, const char *text, int64_t now);
-/* A device failed at `now`, and nobody knows which frame it was. */
+/* A device failed at `now`, without a single suspected frame. */
 void history_note_fault(struct history *history, int64_t now);
-/* The next one serves at `now`. */
+/* The next image, or worker, serves at `now`. */
 void history_begin(struct history *history, int64_t now);
-/* Whether a fault at `now` would be one more than `limit` within a minute. */
+/* True if a fault at `now` would exceed `limit` within a minute. */
 bool history_is_too_fast(const struct history *history, unsigned limit, int64_t now);
 
 #endif

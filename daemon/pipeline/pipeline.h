@@ -84,11 +84,11 @@ void pipeline_restore_access(struct pipeline *pipeline);
 bool pipeline_wait(struct pipeline *pipeline, const struct failure *failure);
 /* CLOCK_MONOTONIC ns of the next try, by another pipeline of the same configuration. INT64_MAX: it does not wait. */
 int64_t pipeline_next_try(const struct pipeline *pipeline);
-/* That try has failed: waits again, longer. */
+/* Call after a failed try: waits longer. */
 void pipeline_wait_longer(struct pipeline *pipeline, const struct failure *failure);
 /* Tries again at the next opportunity, whatever the pause. */
 void pipeline_try_soon(struct pipeline *pipeline);
-/* That try is prepared, and starts in place of the one that waited. */
+/* Call after a successful try, whose pipeline starts in place of the waiting one. */
 void pipeline_replace_waiting(struct pipeline *pipeline, const struct pipeline *waiting);
 /* True if it continues from the previous process. */
 bool pipeline_continues(const struct pipeline *pipeline);
@@ -217,7 +217,7 @@ struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned producer, 
 bool pipeline_copies_by_kernel(const struct pipeline *pipeline);
 void pipeline_trace_end(struct pipeline *pipeline, unsigned producer);
 
-/* The connected clients. */
+/* A connected client; a snapshot lists the first of them. */
 enum { PIPELINE_LISTED = 64 };
 struct pipeline_client {
   bool reads; /* a reader; else a producer, also if it gets replies */
@@ -229,8 +229,6 @@ struct pipeline_client {
   const char *waiting;     /* what it waits for, or "nothing" */
   uint64_t devices;        /* producers: a bit for each device of its session */
 };
-/* Lists clients up to that number; returns how many. */
-unsigned pipeline_list(const struct pipeline *pipeline, struct pipeline_client list[PIPELINE_LISTED]);
 
 /* Values for status and metrics: from one moment, balanced, plain data. */
 struct pipeline_snapshot {

@@ -334,7 +334,7 @@ struct pipeline {
   bool accounted;                                 /* its account is in the log, perhaps by an earlier image */
   bool outputs_started;                           /* the outputs are started; the inputs may not be */
   bool was_late;                                  /* the previous process could not start the pipeline either */
-  bool must_restart;                              /* the next process must start it anew, because its file does not answer */
+  bool must_restart;                              /* the next process must start it from scratch, because its file does not answer */
   bool continues;                                 /* taken over from the previous process */
   enum pipeline_state continues_as;               /* in this state */
   unsigned just_quarantined;                      /* frames quarantined by the last fault or takeover, rarely more than one */

@@ -3,12 +3,15 @@
  * lock and balances, so the sum balances too.
  */
 #include <inttypes.h>
+#include <linux/sockios.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "daemon/device/device.h"
 #include "daemon/frame/flow.h"
 #include "daemon/pipeline/private.h"
+#include "daemon/sink/results.h"
 
 static bool is_not_read(const struct pipeline *pipeline) {
   bool not_read = false;
@@ -185,6 +188,60 @@ void pipeline_read(const struct pipeline *pipeline, struct reading *reading) {
   }
 }
 
+/* -- clients ------------------------------------------------------------------------------------------------------------- */
+
+/* The texts for struct pipeline_client. The pipeline waits for a reader with unread data in its socket; any other reader waits
+ * for results.
+ */
+static const char *const waits[] = {
+    [WAITING_FOR_NOTHING] = "nothing", [WAITING_FOR_PRODUCER] = "nothing", [WAITING_FOR_FRAMES] = "nothing",
+    [WAITING_FOR_GPU] = "gpu",         [WAITING_FOR_READER] = "reader",    [WAITING_FOR_RESUME] = "resume",
+};
+
+static struct pipeline_client list_producer(const struct producer *producer, uint64_t devices) {
+  struct session_view view;
+  session_read(producer->session, &view);
+  uint64_t in = view.ledger.in, before = producer->frames_before;
+  struct pipeline_client client = {.pid = producer->client.pid,
+                                   .uid = producer->client.uid,
+                                   .since = producer->client.since,
+                                   .frames = in > before ? in - before : 0,
+                                   .waiting = waits[view.waiting],
+                                   .devices = devices};
+  memcpy(client.process, producer->client.process, sizeof client.process);
+  return client;
+}
+
+static struct pipeline_client list_reader(const struct reader_entry *entry) {
+  int unread = 0;
+  bool lags = ioctl(entry->reader->fd, SIOCOUTQ, &unread) == 0 && unread > 0;
+  struct pipeline_client client = {
+      .reads = true, .pid = entry->pid, .uid = entry->uid, .since = entry->since, .waiting = lags ? "nothing" : "results"};
+  memcpy(client.process, entry->process, sizeof client.process);
+  reader_read(entry->reader, &client.frames, &client.missed);
+  return client;
+}
+
+/* A file is not a client. */
+static unsigned list_clients(const struct pipeline *pipeline, struct pipeline_client list[PIPELINE_LISTED]) {
+  const struct inputs *inputs = pipeline->inputs;
+  const struct outputs *outputs = pipeline->outputs;
+  bool connects = pipeline->config->source.endpoint == CONFIG_SOCKET, reads = outputs && outputs_is_socket(outputs);
+  unsigned count = 0;
+  for (unsigned i = 0; connects && i < inputs->count && count < PIPELINE_LISTED; i++) {
+    if (inputs->seats[i].client.fd >= 0) {
+      list[count++] = list_producer(&inputs->seats[i], engine_placement_bits(&pipeline->placements[i]));
+    }
+  }
+  for (const struct reader_entry *entry = reads ? outputs->entries : NULL; entry && count < PIPELINE_LISTED;
+       entry = entry->next) {
+    list[count++] = list_reader(entry);
+  }
+  return count;
+}
+
+/* -- the snapshot -------------------------------------------------------------------------------------------------------- */
+
 static void count_refusals(const struct refusals *refusals, struct pipeline_snapshot *snapshot) {
   snapshot->refused += refusals->count;
   if (refusals->last.at > snapshot->refusal.at) {
@@ -198,7 +255,7 @@ static void fill_clients(struct pipeline *pipeline, struct pipeline_snapshot *sn
   for (unsigned i = 0; i < snapshot->clients; i++) {
     snapshot->devices |= engine_placement_bits(&pipeline->placements[i]);
   }
-  snapshot->listed = pipeline_list(pipeline, snapshot->list);
+  snapshot->listed = list_clients(pipeline, snapshot->list);
   snapshot->trouble = &pipeline->trouble;
   snapshot->source_trouble = inputs_trouble(pipeline->inputs);
   snapshot->last_in = pipeline_last_in(pipeline);

@@ -1,5 +1,5 @@
 /*
- * Emit to a client with shared memory. Completions in its control memory report the fate of its frames and return its slots.
+ * Emits to a client with shared memory. Completions in its control memory report the fate of its frames and return its slots.
  * See frame/channel.h.
  */
 #ifndef FRAMED_SINK_COMPLETIONS_H

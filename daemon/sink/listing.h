@@ -11,7 +11,7 @@
 /* `entry`, with its complete path, is valid during the call. */
 typedef void listing_visit(void *context, const struct folder_entry *entry);
 
-/* Calls `visit` for each file whose name the pattern can produce with `suffix` appended, whoever made it. */
+/* Calls `visit` for each file whose name the pattern can produce with `suffix` appended, whichever process made it. */
 void listing_walk(const struct config_pipeline *config, const char *suffix, listing_visit *visit, void *context);
 /* True if the index names this pipeline. */
 bool listing_is_own(const struct config_pipeline *config, int index);

@@ -277,7 +277,7 @@ uint64_t recorder_flush(struct recorder *recorder) {
       offer_one(recorder, slot);
     }
   }
-  /* What a full disk took none of, and nobody has told yet, would go with the sink. */
+  /* Results that the full disk refused and that were not reported yet would be lost with the sink. */
   uint64_t left = slot_count(&recorder->flow.ring, SLOT_EMITTING) + (recorder->sink ? recorder->sink->file.lost : 0);
   for (uint64_t at = recorder->offered; at < recorder->next; at++) {
     left += recorder->frames[at % recorder->cells].complete <= recorder->until;

@@ -100,7 +100,7 @@ struct rest {
   const struct pending *left; /* during a takeover: the same in the previous process */
 };
 
-/* Whether a write to a reader's descriptor may succeed, as far as is known. */
+/* The expected outcome of a write to a reader's descriptor. */
 enum reader_room {
   READER_FULL,     /* wait until its poll reports room */
   READER_WRITABLE, /* may succeed */

@@ -62,7 +62,7 @@ struct source {
 
   /* polled */
   bool is_socket;
-  bool readable; /* as far as is known */
+  bool readable; /* a read may succeed */
   uv_poll_t poll;
 
   /* a file */

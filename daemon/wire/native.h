@@ -27,7 +27,7 @@ enum {
 /* True if these first bytes may come from a native client. */
 bool native_may_begin(const void *bytes, size_t count);
 
-/* Length of a HELLO that begins with these bytes, as far as is known; there are two forms. */
+/* Length of a HELLO that begins with these bytes. There are two forms; with too few bytes it assumes the short one. */
 size_t native_hello_bytes(const unsigned char *bytes, size_t count);
 
 /* Reads a complete HELLO. On false, the code and one sentence say what is wrong. */

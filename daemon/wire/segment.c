@@ -147,7 +147,7 @@ static bool rename_files(const struct folder_entry *part, const struct folder_en
          segment_failed(problem, "'%s' cannot be renamed to '%s': %s", part->path, final->path, strerror(errno));
 }
 
-/* Keeps the time of the last write, which is the time of the segment, whoever finishes it. */
+/* Keeps the time of the last write, which is the time of the segment also if a later process finishes it. */
 static bool cut_data(int fd, const struct stat *status, int64_t end) {
   const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, status->st_mtim};
   if (status->st_size > end && ftruncate(fd, end) != 0) {
