@@ -248,32 +248,6 @@ int receive_vector(struct receive *receive, struct iovec vector[RECEIVE_VECTORS]
   return count;
 }
 
-/* Any bytes may be a raw frame. The guess only explains why the last frame is incomplete. */
-static void look_at_first(struct receive *receive) {
-  if (receive->protocol == CONFIG_PROTOCOL_RAW && receive->filling && !receive->foreign) {
-    receive->foreign = protocol_recognise(receive->filling->input, receive->filled);
-  }
-}
-
-/* Counts payload bytes that were read into their place. */
-static void take_direct(struct receive *receive, size_t count, int64_t now) {
-  while (count > 0) {
-    if (!receive->begun) {
-      begin_frame(receive, now);
-    }
-    size_t left = payload_left(receive);
-    size_t part = count < left ? count : left;
-    receive->filled += part;
-    count -= part;
-    if (receive->sequence == 1) {
-      look_at_first(receive);
-    }
-    if (part == left) {
-      finish_frame(receive, now);
-    }
-  }
-}
-
 static size_t copy_payload(struct receive *receive, const unsigned char *bytes, size_t count) {
   size_t part = count < payload_left(receive) ? count : payload_left(receive);
   if (receive->filling) {
@@ -339,8 +313,22 @@ bool receive_advance(struct receive *receive, size_t count, int64_t began, int64
   receive->read_began = began;
   receive->flow->active = now;
   receive->flow->account->now.ledger.in_bytes += count;
-  size_t direct = count < receive->direct ? count : receive->direct;
-  take_direct(receive, direct, now);
+  const size_t direct = count < receive->direct ? count : receive->direct;
+  for (size_t left = direct; left > 0;) { /* payload that was read into its place */
+    if (!receive->begun) {
+      begin_frame(receive, now);
+    }
+    const size_t missing = payload_left(receive), part = left < missing ? left : missing;
+    receive->filled += part;
+    left -= part;
+    /* Any bytes may be a raw frame. The guess only explains why the last frame is incomplete. */
+    if (receive->sequence == 1 && receive->protocol == CONFIG_PROTOCOL_RAW && receive->filling && !receive->foreign) {
+      receive->foreign = protocol_recognise(receive->filling->input, receive->filled);
+    }
+    if (part == missing) {
+      finish_frame(receive, now);
+    }
+  }
   receive->staged_at = 0;
   receive->staged_end = (unsigned)(count - direct);
   return receive->staged_end == 0 || take_staged(receive, now);

@@ -327,18 +327,18 @@ struct pipeline {
     enum pipeline_state then; /* state after the start: RUNNING, or PAUSED or DRAINED by a command */
     int64_t next, pause;      /* CLOCK_MONOTONIC ns of the next try, and the pause after it */
   } wait;
-  struct message empty;                           /* without sessions, this message reports that it is idle or stopped */
-  bool empty_posted;                              /* the message is on its way */
-  bool for_good;                                  /* STOPPING: stops as soon as it is quiet */
-  bool cut;                                       /* sessions were ordered to stop */
-  bool accounted;                                 /* its account is in the log, perhaps by an earlier image */
-  bool outputs_started;                           /* the outputs are started; the inputs may not be */
-  bool was_late;                                  /* the previous process could not start the pipeline either */
-  bool must_restart;                              /* the next process must start it from scratch, because its file does not answer */
-  bool continues;                                 /* taken over from the previous process */
-  enum pipeline_state continues_as;               /* in this state */
-  unsigned just_quarantined;                      /* frames quarantined by the last fault or takeover, rarely more than one */
-  struct frame_name last_quarantined;             /* name of the last one */
+  struct message empty;               /* without sessions, this message reports that it is idle or stopped */
+  bool empty_posted;                  /* the message is on its way */
+  bool for_good;                      /* STOPPING: stops as soon as it is quiet */
+  bool cut;                           /* sessions were ordered to stop */
+  bool accounted;                     /* its account is in the log, perhaps by an earlier image */
+  bool outputs_started;               /* the outputs are started; the inputs may not be */
+  bool was_late;                      /* the previous process could not start the pipeline either */
+  bool must_restart;                  /* the next process must start it from scratch, because its file does not answer */
+  bool continues;                     /* taken over from the previous process */
+  enum pipeline_state continues_as;   /* in this state */
+  unsigned just_quarantined;          /* frames quarantined by the last fault or takeover, rarely more than one */
+  struct frame_name last_quarantined; /* name of the last one */
   int64_t quarantined[PIPELINE_QUARANTINE_LIMIT]; /* CLOCK_MONOTONIC ns of the last quarantined frames, latest first */
 };
 
