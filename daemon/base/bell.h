@@ -31,7 +31,7 @@ int bell_open(struct bell *bell, uv_loop_t *loop);
 void bell_close(struct bell *bell); /* closes the handle; the loop must run until it is closed */
 void bell_free(struct bell *bell);  /* after that */
 
-/* [any thread] Gives the runner a bit. It gets a turn whenever the bit is set, until it leaves. -1: no bit is free. */
+/* [any thread] Assigns a bit to the runner. It gets a turn whenever the bit is set, until it leaves. -1: no bit is free. */
 int bell_join(struct bell *bell, struct runner *runner);
 void bell_leave(struct bell *bell, unsigned bit);
 

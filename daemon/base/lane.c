@@ -46,7 +46,7 @@ struct lane {
   /* Lane only: iterations without a request under way, and the park request they count for. */
   unsigned quiet, quiet_for;
   atomic_bool awaits_file;  /* only a file request keeps the lane from stopping */
-  atomic_bool leaves_files; /* stop without waiting for it */
+  atomic_bool leaves_files; /* stop although that request is under way */
   uv_sem_t goes_on;         /* the lane waits for this while it is parked */
 };
 

@@ -1,7 +1,7 @@
 /*
  * The room base/: failures, log, systemd, loops, lanes and mailboxes; all rooms above use it.
  *
- * A lane: a thread with its own event loop, which owns the sessions and sinks placed on it.
+ * A lane: a thread with its own event loop, which owns its sessions and sinks.
  *
  * No other thread touches these. Other threads send messages. Each iteration of the loop runs one turn of every runner with
  * work. If runners have several priorities, an iteration runs all of the highest priority and a single one of the others. So a
@@ -72,7 +72,7 @@ struct lane_patience {
 /* Waits until the lane is parked. Then the caller owns all that the lane owned. Returns false if the time is over; the lane
  * still runs. */
 bool lane_is_parked(struct lane *lane, const struct lane_patience *patience);
-/* While it is parked: runs messages that wait for it. Returns true if there were any. */
+/* While the lane is parked: runs its messages. Returns true if there were any. */
 bool lane_run_messages(struct lane *lane);
 /* The lane continues; also allowed before it is parked. */
 void lane_unpark(struct lane *lane);
@@ -96,7 +96,7 @@ bool lane_is_parking(const struct lane *lane);
 
 /* -- from any thread: a turn soon; only marks and wakes, so that a stream callback may call it ------------------- */
 void lane_wake(struct lane *lane, struct runner *runner);
-/* The same for all runners of the lane. */
+/* Wakes all runners of the lane. */
 void lane_wake_all(struct lane *lane);
 
 #endif

@@ -259,7 +259,8 @@ static const char *make_short_text(const char *format, va_list arguments) {
   return text;
 }
 
-/* Formats and escapes the text, and adds how many lines were left out before it. NULL without memory. The caller frees it. */
+/* Formats and escapes the text, and adds the number of earlier lines that were left out. NULL without memory. The caller frees
+ * it. */
 static char *make_text(uint64_t left_out, const char *format, va_list arguments) {
   char *raw = NULL;
   if (vasprintf(&raw, format, arguments) < 0) {

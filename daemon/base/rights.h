@@ -1,5 +1,5 @@
 /*
- * Descriptors that clients pass (SCM_RIGHTS). The daemon uses none of them.
+ * Descriptors that clients pass (SCM_RIGHTS). The daemon uses no such descriptor.
  *
  * The last close of a foreign file may block: on a TCP peer with SO_LINGER, or on a file system. So neither a lane nor the
  * control loop may close one, not even by closing a connection with unread messages. Linux 6.16 can refuse such messages to the

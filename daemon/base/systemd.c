@@ -176,7 +176,7 @@ bool systemd_pass_on(void) {
 
 /* -- its contents ---------------------------------------------------------------------------------------------------- */
 
-/* Without FDPOLL=0 systemd would drop a connection whose client is gone, and its last frames with it. */
+/* Without FDPOLL=0 systemd would drop a connection whose client is gone, and its last frames would be lost. */
 bool systemd_keep(int fd, const char *kind, uint64_t number) {
   char text[128];
   snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=" KEPT "%s%" PRIu64, kind, number);

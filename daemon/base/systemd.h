@@ -23,8 +23,8 @@ int64_t systemd_watchdog_interval(void);
 /* True if the watchdog is active already: this process has been ready, in this image or an earlier one. */
 bool systemd_watches(void);
 
-/* Takes the listening socket whose FileDescriptorName= is `name`, or else whose address is `path`. Each is taken once; -1:
- * there is none. systemd_unclaimed() names the first passed socket that nobody took, or NULL. */
+/* Takes the listening socket whose FileDescriptorName= is `name`, or else whose address is `path`. Each is taken once; -1: not
+ * found. systemd_unclaimed() names the first passed socket that nobody took, or NULL. */
 int systemd_take_listener(const char *name, const char *path);
 const char *systemd_unclaimed(void);
 /* True if systemd passed any sockets to this image or an earlier one. It passes them again only at the next start, and until
@@ -33,7 +33,7 @@ bool systemd_has_passed(void);
 
 /* -- the descriptor store: descriptors there survive this process, named by a kind and a number ------------------------- */
 
-/* More names do not fit into LISTEN_FDNAMES, and then no program could be started with them. */
+/* More names do not fit into LISTEN_FDNAMES, and then no program could be started. */
 enum { SYSTEMD_MOST_KEPT = 8192 };
 
 /* Capacity of the unit's store ($FDSTORE, which newer versions set themselves); 0: it has none. */
@@ -49,7 +49,7 @@ bool systemd_pass_on(void);
 bool systemd_has_read(void);
 /* Takes a stored descriptor of this kind, with its number. -1: no more. */
 int systemd_take_kept(const char *kind, uint64_t *number);
-/* Before exec: passes all sockets that this program got and that are open. Returns false if there are none. */
+/* Before exec: passes all sockets that this program got and that are open. Returns false without any socket. */
 bool systemd_pass_again(void);
 /* Undoes systemd_pass_again() if the program is not executed. */
 void systemd_pass_nothing(void);

@@ -1,6 +1,6 @@
 /*
  * The handshake with native clients, after accept and before they get a session. It waits for the HELLO, reads not a byte more,
- * and passes the client on. Where both are allowed, the first byte distinguishes y4m producers from native ones.
+ * and passes the client on. With protocol `auto` the first byte distinguishes y4m producers from native ones.
  *
  * Clients that send nothing or something else, or hang up, are refused here and never occupy a session. Control loop only.
  */
@@ -57,7 +57,7 @@ struct handshakes_setup {
   struct refusals *refusals; /* counts the clients that fail their handshake */
 };
 
-/* NULL without memory. What `setup` points to must stay. */
+/* NULL without memory. Objects that `setup` points to must stay. */
 struct handshakes *handshakes_new(const struct handshakes_setup *setup, struct failure *failure);
 /* Begins a handshake on a connection and takes it over. */
 void handshakes_receive(struct handshakes *handshakes, int fd, const struct peer *peer);

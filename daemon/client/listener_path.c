@@ -68,7 +68,7 @@ static struct {
   struct listener *first;
 } fresh = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* True if this file is the one that the listener created. */
+/* True if the listener created this file. */
 static bool is_made(const struct listener *listener, const struct stat *file) {
   return file->st_dev == listener->device && file->st_ino == listener->inode;
 }
@@ -252,7 +252,7 @@ static bool bind_closed(struct listener *listener, const struct folder_entry *en
   return true;
 }
 
-/* EPERM is permanent: the daemon's user may not give files to that owner. */
+/* EPERM is permanent: the daemon's user may not change files to that owner. */
 static bool cannot_give(const struct listener *listener, const struct config_socket_access *access, int error,
                         struct failure *failure) {
   failure_set_system(failure, error, "run the daemon as root or as a member of that group, or leave out 'owner' and 'group'",

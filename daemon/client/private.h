@@ -29,8 +29,7 @@ bool listener_listen(struct listener *listener, struct failure *failure);
 /* Creates the socket and its file, which is new until it is used, and listens. */
 bool listener_create(struct listener *listener, const struct config_socket_access *access, struct failure *failure);
 void listener_use(const struct listener *listener);
-/* True if the file at the path is still the one that this listener created. Otherwise errno has the reason: 0 if another file
- * is there. */
+/* True if this listener created the file at the path. Otherwise errno has the reason: 0 if another file is there. */
 bool listener_has_file(const struct listener *listener);
 void listener_remove_file(const struct listener *listener);
 

@@ -95,7 +95,7 @@ static void make_huge(const struct arena *arena) {
   (void)madvise(arena->base, arena->bytes / HUGE_PAGE * HUGE_PAGE, MADV_COLLAPSE);
 }
 
-/* Populates the pages without changing the bytes in them. */
+/* Populates the pages and keeps their bytes. */
 static bool arena_receive(const struct arena *arena, const char *name, struct failure *failure) {
   if (madvise(arena->base, arena->bytes, MADV_POPULATE_WRITE) == 0) {
     return true;

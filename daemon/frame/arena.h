@@ -32,7 +32,7 @@ bool arena_adopt(struct arena *arena, const char *name, size_t frame_bytes, unsi
 int arena_open(const struct arena *arena, int access, struct failure *failure);
 void arena_drop(struct arena *arena); /* idempotent; descriptors and mappings of others stay valid */
 /* Like arena_drop(), but also returns the pages to the kernel. Others who still have the memory mapped then read zeros. New
- * pages that they touch are charged to them. The time grows with the size. */
+ * pages that they touch are charged to their processes. The time grows with the size. */
 void arena_discard(struct arena *arena);
 
 #endif

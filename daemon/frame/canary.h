@@ -24,7 +24,7 @@ struct canary_setup {
 
 /* Makes the canary and sends it once. Blocks, so call it on a set-up thread. NULL on error. */
 struct canary *canary_new(const struct canary_setup *setup, struct failure *failure);
-/* Ends the thread. Waits for a device call that the thread is in. Accepts NULL; returns NULL. */
+/* Ends the thread. Waits until the thread returns from a device call. Accepts NULL; returns NULL. */
 struct canary *canary_free(struct canary *canary);
 
 /* [control loop] Sends the canary unless it is under way. It fails if it takes longer than `patience_ns`. */

@@ -14,9 +14,9 @@
  *
  * Invariants.
  * - Each answer has three values: done, pending or dead. Dead is never read as pending.
- * - A frame counts as completed once, and the account stays balanced with it.
- * - A hang is judged by the daemon's clock alone. CUDA reports an error 0.1 to 0.6 s after the fault, or never, and calls no
- *   callback after it.
+ * - A frame counts as completed once, so the account balances.
+ * - A hang is judged by the daemon's clock alone. CUDA reports an error 0.1 to 0.6 s after the fault, or never, and then
+ *   calls no callback.
  *
  * So completion_check() runs ten times a second. The device has failed if no session had a completion for the timeout while a
  * frame runs. It has also failed if this session had none for OTHERS_EXCUSE timeouts: one hanging kernel can leave room for

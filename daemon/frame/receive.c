@@ -113,7 +113,7 @@ int64_t receive_gap(const struct receive *receive, uint64_t sequence) {
   return entry && entry != receive->entries && entry->came > entry[-1].came ? entry->came - entry[-1].came : 0;
 }
 
-/* Gives the frame the age and the deadline that it had when it was recorded. Stages reset their state at the same frames as
+/* Restores the age and the deadline that the frame had when it was recorded. Stages reset their state at the same frames as
  * then. */
 static void take_recorded(const struct receive *receive, struct frame *frame) {
   const struct segment_entry *entry = entry_of(receive, frame->sequence);

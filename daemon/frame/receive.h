@@ -31,7 +31,7 @@ struct receive {
   bool begun;             /* in the middle of a frame */
   struct slot *filling;   /* slot of that frame; NULL: the frame is being discarded */
   size_t filled;          /* payload bytes of that frame so far */
-  int64_t read_began;     /* start of the read whose bytes are being processed: arrival time of a frame that begins in it */
+  int64_t read_began;     /* start of the read whose bytes are being processed: arrival time of a frame that begins there */
   int64_t since;          /* when the frame or the y4m header began; 0: in neither */
   uint64_t sequence;      /* of the next frame */
   unsigned producer;      /* counts producers from 1 */
@@ -81,7 +81,7 @@ static inline bool receive_is_foreign(const struct receive *receive) {
 /* Takes the position in the producer's bytes from the previous process. Call after the slots were taken. Returns false if it is
  * not valid. */
 bool receive_adopt(struct receive *receive, const struct receive *left);
-/* The producer ended or is cut off. An unfinished frame gets this fate. Returns true if there was none. */
+/* The producer ended or is cut off. An unfinished frame gets this fate. Returns true if no frame was unfinished. */
 bool receive_end(struct receive *receive, enum fate fate, int64_t now);
 
 #endif

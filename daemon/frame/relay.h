@@ -49,7 +49,7 @@ struct slot *relay_take(struct relay *relay);
 void relay_settle(struct relay *relay, const struct slot *slot, enum fate fate, int64_t now);
 /* Returns the memory of the slot. Call once, after relay_settle(). */
 void relay_release(struct relay *relay, const struct slot *slot);
-/* An order is carried out. Gives the session a turn. */
+/* An order is carried out. The session gets a turn. */
 void relay_order_done(struct relay *relay);
 /* True if the sink may sleep until the next offer. */
 bool relay_may_rest(struct relay *relay);

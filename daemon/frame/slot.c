@@ -5,8 +5,8 @@
  * be killed, or its worker may die, between any two instructions. No frame may get lost, be counted twice or overtake another,
  * and no step may allocate or copy.
  *
- * Idea. A session owns a fixed number of slots. Frames exist only in slots, except for the rest of a result
- * that a slow reader has yet to get (sink/rest.c). A step passes a frame on by changing the state of its slot:
+ * Idea. A session owns a fixed number of slots. Frames exist only in slots, except for the rest of a result that a slow reader
+ * has yet to get (sink/rest.c). A step passes a frame on by changing the state of its slot:
  *
  *   FREE -> FILLING -> READY -> RUNNING -> DONE -> EMITTING -> FREE
  *                             RUNNING -> FAILED
@@ -15,11 +15,12 @@
  * holds all transitions, and slot_move() is the only function that makes them. It asserts that the transition is in the table.
  *
  * Invariants.
- * - A slot is on exactly one queue of its ring: the queue of its state. Frames on a queue are in the order in which they came.
+ * - A slot is on exactly one queue of its ring: the queue of its state. Frames on a queue are in the order in which they
+ *   came.
  * - The state is one word. The frame is written before the state that announces it, so a killed process leaves a valid ring.
  * - Only the session's lane writes states and queues. While a slot is EMITTING nobody writes its frame, so a sink on another
  *   lane may read it.
- * - A FAILED slot is never used again by this process, because its device may still write to it.
+ * - A FAILED slot is never used again by this process, because its device may still write there.
  *
  * The exceptions write states directly while no lane runs, and then call slot_ring_order() to rebuild the queues. One is the
  * takeover from a previous process, which begins with slot_ring_adopt(). The other is session_rewind(), which makes RUNNING

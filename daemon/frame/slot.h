@@ -1,5 +1,5 @@
 /*
- * A slot: one buffer set of a session, and the frame in it. slot.c explains the states, the queues and what always holds.
+ * A slot: one buffer set of a session with its frame. slot.c explains the states, the queues and what always holds.
  */
 #ifndef FRAMED_FRAME_SLOT_H
 #define FRAMED_FRAME_SLOT_H
@@ -35,7 +35,7 @@ struct frame {
   int64_t began;
   int64_t first_byte, complete, dispatched, seen;
   int64_t deadline; /* the frame's own; 0: the deadline of the pipeline applies */
-  uint64_t tag;     /* number that the producer gave the frame, else `sequence` */
+  uint64_t tag;     /* number that the producer sent with the frame, else `sequence` */
   uint32_t flags;   /* flags that the producer asked to have copied into the result */
   /* Set when the result is offered: how many frames since the last result, or since the start, have no result. */
   uint64_t missing;

@@ -39,7 +39,7 @@ void trace_ring_append(struct trace_ring *ring, const struct frame *frame, enum 
 
 /* [any thread] The position behind the newest record. */
 uint64_t trace_ring_end(const struct trace_ring *ring);
-/* [any thread] Copies up to `room` records from `*position` on and moves it behind them. Adds the number of records that were
+/* [any thread] Copies up to `room` records from `*position` on and advances it. Adds the number of records that were
  * overwritten to `*overwritten`. Returns the number of copied records; 0: there are no more. */
 unsigned trace_ring_read(const struct trace_ring *ring, uint64_t *position, struct trace_record *records, unsigned room,
                          uint64_t *overwritten);

@@ -15,7 +15,8 @@
 #define TOO_FAST 0.01
 /* Below this share of missed results the readers only stalled for a moment. */
 #define TOO_SLOW 0.01
-/* A kernel next to copies takes up to this many times as long as alone. If it takes longer, other kernels run next to it. */
+/* A kernel next to copies takes up to this many times as long as alone. If it takes longer, other kernels run at the same
+ * time. */
 #define DISTURBED 1.25
 /* An engine that is busy for less than this share of the time is not the bottleneck. */
 #define RESTING 0.3

@@ -88,7 +88,7 @@ struct diagnosis_figures {
   double busy_s;          /* of these, with a frame on the device; the sum over sessions */
   double frames;          /* submitted to the device */
   double dropped;         /* oldest, newest or late: frames that came too fast */
-  double missed, offered; /* results that slow readers missed, and results offered to them */
+  double missed, offered; /* results that slow readers missed, and results offered to readers */
   /* Mean us per frame, of the frames that were timed. STEP_MODEL: per run. */
   double step[STEP_COUNT];
   /* Typical us until the lane notices a result. The mean would include waits for earlier frames. */

@@ -39,7 +39,7 @@ struct meter *meter_free(struct meter *meter); /* accepts NULL; returns NULL */
 struct reading *meter_next(struct meter *meter);
 /* The last reading; NULL: none yet. */
 const struct reading *meter_latest(const struct meter *meter);
-/* The oldest reading; empty if there is none yet. */
+/* The oldest reading; an empty one before the first. */
 const struct reading *meter_oldest(const struct meter *meter);
 /* Drops all readings before the last one. */
 void meter_restart(struct meter *meter);

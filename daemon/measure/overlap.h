@@ -22,7 +22,7 @@ enum overlap_engine { OVERLAP_H2D, OVERLAP_KERNEL, OVERLAP_D2H, OVERLAP_ENGINES 
 enum { OVERLAP_MAX_SLOTS = 64, OVERLAP_UNLIMITED = 0 };
 
 struct overlap_work {
-  double service[OVERLAP_ENGINES]; /* of one frame, or of one chunk of it */
+  double service[OVERLAP_ENGINES]; /* of one frame, or of one chunk of a frame */
   unsigned kernels;                /* that run at once; 0 counts as 1; limited to OVERLAP_MAX_SLOTS */
   /* Time from the start of a service until the engine may start the next frame, if that differs from the service; 0: it does
    * not. Less: a kernel leaves parts of the device free. More: copies slow each other down. Service / OVERLAP_MAX_SLOTS: no

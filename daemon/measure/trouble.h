@@ -1,6 +1,6 @@
 /*
  * The current error of a pipeline or of one of its ends, from the first time until it is cleared, with time and count. Status
- * shows it, and health depends on it. Written by one thread.
+ * and health show it. Written by one thread.
  */
 #ifndef FRAMED_MEASURE_TROUBLE_H
 #define FRAMED_MEASURE_TROUBLE_H

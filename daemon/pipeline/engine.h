@@ -59,7 +59,7 @@ void engine_usage(const struct engine *engine, struct gpu_usage *usage);
 struct device *engine_main_device(const struct engine *engine); /* gpu.device, or else the first */
 /* Number of opened devices, and the number of each. */
 unsigned engine_devices(const struct engine *engine);
-/* Producers connected to sessions on it. */
+/* Producers connected to sessions on that device. */
 unsigned engine_producers(const struct engine *engine, unsigned index);
 unsigned engine_device_number(const struct engine *engine, unsigned index);
 /* Number of a device that has failed and cannot be used by this process; NO_DEVICE: none. */
@@ -75,7 +75,7 @@ const struct engine_absent *engine_find_absent(const struct engine *engine, unsi
 bool engine_can_spare(const struct engine *engine, const struct config *config, unsigned number, const char **pipeline);
 /* Leaves the device out, or brings it back, for the next process. */
 void engine_leave_out(struct engine *engine, unsigned number, enum engine_absence why, const char *text);
-/* The same for a broken device; also logs it. */
+/* Leaves out a broken device, and logs that. */
 void engine_leave_broken_out(struct engine *engine, unsigned number, const char *reason, const char *remedy);
 void engine_take_back(struct engine *engine, unsigned number);
 
@@ -100,7 +100,7 @@ unsigned engine_lanes(const struct engine *engine);
 
 /* Chooses the lane of a session with that many bytes per frame; engine_release_lane() releases it. */
 struct lane *engine_choose_lane(struct engine *engine, size_t bytes);
-/* The same for a sink that must run on another lane than its session. */
+/* Chooses the lane of a sink that must not run on its session's lane. */
 struct lane *engine_choose_other_lane(struct engine *engine, const struct lane *from, size_t bytes);
 void engine_release_lane(struct engine *engine, const struct lane *lane, size_t bytes);
 
@@ -109,7 +109,7 @@ struct retry *engine_retry(struct engine *engine);
 
 /* Parks every lane: see lane_is_parked(). Returns false if one still runs. */
 bool engine_park(struct engine *engine, const struct lane_patience *patience);
-/* While lanes are parked: runs messages that wait for them. Returns true if there were any. */
+/* While lanes are parked: runs their messages. Returns true if there were any. */
 bool engine_run_messages(struct engine *engine);
 void engine_unpark(struct engine *engine);
 

@@ -1,5 +1,5 @@
 /*
- * Assigns sessions to devices: each to one of them, or with its frames spread over all of them.
+ * Assigns each session to one device, or spreads its frames over all devices.
  */
 #include "daemon/base/log_text.h"
 #include "daemon/pipeline/placement.h"

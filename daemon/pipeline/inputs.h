@@ -1,5 +1,5 @@
 /*
- * The source side of a pipeline: its sessions, and the producers that connect to them.
+ * The source side of a pipeline: its sessions and their producers.
  *
  * A seat is a session with its current producer (client/producer.h). The inputs open and close every producer's descriptor;
  * between session_attach() and SESSION_DETACHED the session owns it. A producer that finds no free seat is refused. If enough

@@ -198,7 +198,7 @@ void inputs_on_accepted(void *context, int fd, const struct peer *peer) {
   }
 }
 
-/* Gives the seat to the first waiting client whose quota allows it. */
+/* Attaches the first waiting client whose quota allows the seat. */
 void inputs_attach_waiting(struct inputs *inputs, struct producer *producer) {
   bool goes_on = true;
   while (inputs->waiting_count > 0 && producer_is_free(producer) && goes_on) {

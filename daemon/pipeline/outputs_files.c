@@ -1,8 +1,7 @@
 /*
- * Regular files as sinks, while results are written to them. A file that somebody moved or removed is replaced by a new one,
- * and a full segment by the next. In both cases the sink returns the file between two results and gets the new one, while
- * results wait. Pool threads open, finish and check files, because a disk may not answer. The outputs end only after the last
- * job.
+ * Regular files as sinks while results are written. A file that somebody moved or removed is replaced by a new one, and a full
+ * segment by the next. In both cases the sink returns the file between two results and gets the new one, while results wait.
+ * Pool threads open, finish and check files, because a disk may not answer. The outputs end only after the last job.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -243,7 +242,7 @@ void outputs_end_file(struct outputs *outputs) {
 
 /* -- another file ------------------------------------------------------------------------------------------------------ */
 
-/* Gives the next file to the sink, in place of `endpoint`. */
+/* Attaches the next file to the sink, in place of `endpoint`. */
 static void take_next(struct outputs *outputs) {
   struct failure failure;
   struct segment_files before = {outputs->endpoint.fd, outputs->file.index};
@@ -266,7 +265,7 @@ static void take_next(struct outputs *outputs) {
   trouble_note(&outputs->troubles[OUTPUT_ENDS], clock_now(), "restart the daemon", "%s", failure.text);
 }
 
-/* Gives the same file to the sink again. */
+/* Attaches the same file to the sink again. */
 static void take_again(struct outputs *outputs, int64_t hold_ns) {
   struct failure failure;
   outputs->file.times.hold_ns = hold_ns;

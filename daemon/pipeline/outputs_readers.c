@@ -110,7 +110,7 @@ void outputs_recharge(struct outputs *outputs) {
   }
 }
 
-/* Gives a descriptor to the sink. On failure the caller keeps it, and the user's charge. */
+/* Attaches a descriptor to the sink. On failure the caller keeps it, and the user's charge. */
 bool outputs_attach(struct outputs *outputs, const struct client *client, const struct quota_charge *charge,
                     struct failure *failure) {
   struct reader_entry *entry = image_new(IMAGE_READER_ENTRY, sizeof *entry);

@@ -79,8 +79,8 @@ bool pipeline_prepare_inherited(struct pipeline *pipeline, const struct pipeline
                                 struct failure *failure);
 /* Restores the access rights of its sockets to its own configuration; logs failures. */
 void pipeline_restore_access(struct pipeline *pipeline);
-/* After a temporary failure of pipeline_prepare(): gives back what that took, and moves the pipeline to WAITING, without
- * sessions. For a set-up thread. Returns false if it cannot wait. */
+/* After a temporary failure of pipeline_prepare(): frees its resources, and moves the pipeline to WAITING, without sessions.
+ * For a set-up thread. Returns false if it cannot wait. */
 bool pipeline_wait(struct pipeline *pipeline, const struct failure *failure);
 /* CLOCK_MONOTONIC ns of the next try, by another pipeline of the same configuration. INT64_MAX: it does not wait. */
 int64_t pipeline_next_try(const struct pipeline *pipeline);
@@ -94,7 +94,7 @@ void pipeline_replace_waiting(struct pipeline *pipeline, const struct pipeline *
 bool pipeline_continues(const struct pipeline *pipeline);
 /* The reason why it waits; "" if it does not wait. */
 const char *pipeline_waits_for(const struct pipeline *pipeline);
-/* Gives back what pipeline_prepare() took. For a set-up thread, before the start or after PIPELINE_GONE. */
+/* Frees the resources of pipeline_prepare(). For a set-up thread, before the start or after PIPELINE_GONE. */
 void pipeline_release(struct pipeline *pipeline);
 /* Call after pipeline_release(). Accepts NULL; returns NULL. */
 struct pipeline *pipeline_free(struct pipeline *pipeline);
@@ -108,14 +108,14 @@ bool pipeline_may_start_later(const struct pipeline *pipeline);
 /* Accepts no more producers and frames. PIPELINE_QUIET follows once nothing is in flight, and pipeline_unquiesce() may undo it.
  * With `for_good` its source socket is closed at once, and PIPELINE_GONE follows instead. */
 void pipeline_quiesce(struct pipeline *pipeline, bool for_good);
-/* The same before another process takes over: partly received frames stay. PIPELINE_QUIET follows. */
+/* Like pipeline_quiesce(), before another process takes over: partly received frames stay. PIPELINE_QUIET follows. */
 void pipeline_quiesce_to_leave(struct pipeline *pipeline);
 /* True if PIPELINE_QUIET was reported. */
 bool pipeline_is_quiet(const struct pipeline *pipeline);
 void pipeline_unquiesce(struct pipeline *pipeline);
 /* Ends it now. Frames in flight get the fate `shutdown`. PIPELINE_GONE follows. */
 void pipeline_stop(struct pipeline *pipeline);
-/* Closes its sockets and removes their files, if the device failed and nothing may wait for it. */
+/* Closes its sockets and removes their files, if the device failed and nothing may wait. */
 void pipeline_abandon(struct pipeline *pipeline);
 
 /* -- replacing the stages ---------------------------------------------------------------------------------------------- */
@@ -138,7 +138,7 @@ void pipeline_end_restage(struct pipeline *pipeline);
 
 /* Marks its frames on the device and returns their number: see session_suspect(). */
 unsigned pipeline_suspect(struct pipeline *pipeline, unsigned device, bool failed, bool alone);
-/* The same for session_rewind(), while lanes are parked. */
+/* Calls session_rewind() for its sessions, while lanes are parked. */
 bool pipeline_rewind(struct pipeline *pipeline, unsigned device, struct failure *failure);
 /* After that, when lanes run: logs the dropped frames, and fails the pipeline if there were too many. */
 void pipeline_finish_rewind(struct pipeline *pipeline);
@@ -217,7 +217,7 @@ struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned producer, 
 bool pipeline_copies_by_kernel(const struct pipeline *pipeline);
 void pipeline_trace_end(struct pipeline *pipeline, unsigned producer);
 
-/* A connected client; a snapshot lists the first of them. */
+/* A connected client. */
 enum { PIPELINE_LISTED = 64 };
 struct pipeline_client {
   bool reads; /* a reader; else a producer, also if it gets replies */

@@ -11,7 +11,7 @@
 
 /* Index of the smallest load, the first if equal. `count` is at least 1. */
 unsigned placement_choose(const size_t *loads, unsigned count);
-/* The same without index `than`; `count` is at least 2. */
+/* Index of the smallest load, without index `than`; `count` is at least 2. */
 unsigned placement_choose_other(const size_t *loads, unsigned count, unsigned than);
 /* True if results of that size should be written on another lane than their session's. */
 bool placement_parts(size_t result_bytes, unsigned lanes);
@@ -27,7 +27,7 @@ struct placement_device {
 };
 
 /* Index of the allowed device with `needed` free bytes that has the fewest sessions of the pipeline, then the smallest load;
- * `count`: there is none. Sessions of other pipelines may be idle, so a pipeline spreads over devices first. */
+ * `count`: no device is suitable. Sessions of other pipelines may be idle, so a pipeline spreads over devices first. */
 unsigned placement_device(const struct placement_device *devices, unsigned count, size_t needed);
 
 #endif

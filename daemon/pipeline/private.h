@@ -1,5 +1,5 @@
 /*
- * Shared by the files of a pipeline; each file uses those named before it.
+ * Shared by the files of a pipeline; each file uses those named earlier.
  *
  * The engine: engine.c, engine_devices.c, engine_placement.c. The source side: inputs.c (life and orders), inputs_events.c
  * (events of sessions), inputs_file.c (producers that are files), inputs_admit.c (admitting producers), inputs_image.c
@@ -137,7 +137,7 @@ void inputs_attach_producer(struct inputs *inputs, struct producer *producer, co
 void inputs_count_producer(struct inputs *inputs, const struct producer *producer, bool comes);
 /* The protocol of this producer. */
 enum config_protocol inputs_protocol(const struct inputs *inputs, const struct client *client);
-/* Gives a free seat to the next waiting producer, if any. */
+/* Attaches the next waiting producer, if any, to a free seat. */
 void inputs_attach_waiting(struct inputs *inputs, struct producer *producer);
 /* Callbacks of the acceptor, the handshakes and a renewal of memory. */
 void inputs_on_accepted(void *context, int fd, const struct peer *peer);
@@ -194,11 +194,11 @@ struct outputs {
   void (*opened)(void *context); /* called when the file is open; or NULL */
   struct file_work {             /* a regular file: see outputs_files.c */
     int index;                   /* index that belongs to `endpoint`, which is a segment */
-    uint64_t count;              /* entries in it */
+    uint64_t count;              /* entries in that index */
     struct segment_times times;  /* times of that segment */
     struct retention retention;  /* for the job that removes old segments */
     bool is_full;                /* its disk is full */
-    /* Descriptor that the sink has (-1: none), and the one that a job looks at. */
+    /* Descriptor of the sink's file (-1: none), and of the file that a job checks. */
     int fd, checked_fd;
     int64_t seen;              /* its size at the last look */
     struct segment_end *ends;  /* segments that are being finished */
@@ -219,7 +219,7 @@ static inline bool outputs_is_socket(const struct outputs *outputs) { return out
 
 /* -- outputs_files.c ------------------------------------------------------------------------------------------------- */
 
-/* Gives `endpoint` to the sink. */
+/* Attaches `endpoint` to the sink. */
 bool outputs_attach_file(struct outputs *outputs, struct failure *failure);
 /* The sink returned a regular file. Returns false if that is the end of the sink. */
 bool outputs_on_file_back(struct outputs *outputs, const struct sink_event *event);
@@ -247,7 +247,7 @@ bool outputs_await_file(struct outputs *outputs);
 /* Add a reader to the list of the outputs, and remove one. */
 void outputs_add(struct outputs *outputs, struct reader_entry *place);
 struct reader_entry *outputs_remove(struct outputs *outputs, const struct reader *reader);
-/* Gives a client's descriptor to the sink. On failure the caller keeps it, and the user's charge. */
+/* Attaches a client's descriptor to the sink. On failure the caller keeps it, and the user's charge. */
 bool outputs_attach(struct outputs *outputs, const struct client *client, const struct quota_charge *charge,
                     struct failure *failure);
 /* Charges the users of readers that were taken over. */
@@ -277,7 +277,7 @@ struct pending_requests {
 
 /* Adds a request. Returns false without memory; then it was answered with 503. */
 bool pending_add(struct pending_requests *pending, int64_t limit_ns, server_answer *answer, void *context);
-/* Takes the next request off the list. Returns false if there is none. */
+/* Takes the next request off the list. Returns false if the list is empty. */
 bool pending_take(struct pending_requests *pending, server_answer **answer, void **context);
 
 enum { PIPELINE_QUARANTINE_LIMIT = 3 }; /* quarantined frames within a minute */
@@ -325,7 +325,7 @@ struct pipeline {
   } watch;
   struct pipeline_wait {      /* WAITING: see waiting.c */
     enum pipeline_state then; /* state after the start: RUNNING, or PAUSED or DRAINED by a command */
-    int64_t next, pause;      /* CLOCK_MONOTONIC ns of the next try, and the pause after it */
+    int64_t next, pause;      /* CLOCK_MONOTONIC ns of the next try, and the following pause */
   } wait;
   struct message empty;               /* without sessions, this message reports that it is idle or stopped */
   bool empty_posted;                  /* the message is on its way */

@@ -1,5 +1,5 @@
 /*
- * A running pipeline: events of its sessions and its sink, orders, and what follows from them. Only pipeline_move() changes its
+ * A running pipeline: events of its sessions and its sink, orders, and their consequences. Only pipeline_move() changes its
  * state, by the table in states.c.
  */
 #include <inttypes.h>

@@ -32,7 +32,7 @@ void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger) {
   }
 }
 
-/* A pool thread's work on a file may be interrupted, so a handover need not wait for it. */
+/* A pool thread's work on a file may be interrupted, so a handover need not wait. */
 static bool awaits(const struct outputs *outputs, int64_t before) {
   int64_t written = sink_asked(outputs_sink(outputs)), worked = before != INT64_MAX ? outputs_asked(outputs) : 0;
   return (written != 0 && written < before) || (worked != 0 && worked < before);

@@ -6,8 +6,8 @@
  * Each try makes a new pipeline next to the waiting one, on a set-up thread (server/waiting.c). If it can be prepared it
  * replaces the waiting one. The pause between tries grows from a second to a minute.
  *
- * A pipeline that was taken over never waits like this, because it has connections. What it cannot open is opened later while
- * it runs (outputs_late.c).
+ * A pipeline that was taken over never waits like this, because it has connections. A file that it cannot open is opened later
+ * while it runs (outputs_late.c).
  */
 #include "daemon/base/log.h"
 #include "daemon/measure/clock.h"

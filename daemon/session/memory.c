@@ -3,8 +3,8 @@
  *
  * A session may share its memory with a client, and then gets new memory before its next client. A client keeps what it mapped
  * as long as it likes, so memory that one client saw is never used for another. When the client is gone the session gets new
- * arenas and a program for them. The pages of the old arenas go back to the kernel. When the pipeline ends, the pages stay,
- * because its clients will send the frames in them to the next pipeline.
+ * arenas and a new program. The pages of the old arenas go back to the kernel. When the pipeline ends, the pages stay, because
+ * its clients will send the frames in them to the next pipeline.
  *
  * A client gets the outputs read-only, and the daemon owns the file, so other users cannot open it again for writing. A client
  * that runs as the daemon's user can.

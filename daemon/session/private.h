@@ -30,7 +30,7 @@ struct notice {
 
 /* The state of the session's last producer when the previous process ended. */
 enum session_revival {
-  SESSION_NEVER_BEGAN, /* the control loop attached it, but the lane had not started with it */
+  SESSION_NEVER_BEGAN, /* the control loop attached it, but the lane had not started */
   SESSION_GOES_ON,     /* it continues at the byte where it was */
   SESSION_CUT,         /* killed in the middle of a read or write: its position is unknown, so it cannot continue */
   SESSION_ENDED        /* it had ended */
@@ -119,7 +119,7 @@ void session_on_source_closed(struct source *source);
 void session_on_client_gone(void *session, bool closed, const char *why);
 /* [lane] Attaches the client together with its producer. */
 void session_attach_client(struct session *session, struct reader *reader);
-/* Reports a client that sends but does not read. Nothing else would show why its frames stand still. */
+/* Reports a client that sends but does not read. Nothing else would show why its frames wait. */
 void session_watch_client(struct session *session, int64_t now);
 /* [lane] Detaches the client. Returns true once it is gone and the sink carried out all orders. Until then a turn will come. */
 bool session_detach_client(struct session *session);

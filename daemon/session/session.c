@@ -130,7 +130,7 @@ static bool emit(struct session *session, int64_t now) {
   for (unsigned i = 0; i < results; i++) {
     sink_offer(session->sink, flow, flow_offer(flow));
   }
-  if (!flow->relay) { /* a sink on another lane runs its own turns, and nothing of it may be read here */
+  if (!flow->relay) { /* a sink on another lane runs its own turns, and must not be read here */
     bool has_work = results > 0 || session->sink->leases.count > 0;
     if (has_work && sink_turn(session->sink, now)) {
       lane_schedule(&session->sink->runner);
@@ -140,7 +140,7 @@ static bool emit(struct session *session, int64_t now) {
   return results > 0 || told;
 }
 
-/* Runs the last step first, so that what a step frees can be used by the step before it. */
+/* Runs the last step first, so that the preceding step can use the slots that a step frees. */
 static bool turn_once(struct session *session, int64_t now) {
   struct flow *flow = &session->flow;
   const struct slot_queue *queues = flow->ring.queues;
@@ -299,7 +299,7 @@ static void excuse_standstill(struct session *session, int64_t now) {
   session->ticked = now;
 }
 
-/* How long the oldest frame may stay on its device. Frames of slower sessions may be ahead of it. */
+/* How long the oldest frame may stay on its device. Frames of slower sessions may be ahead. */
 static int64_t find_patience(const struct session *session) {
   const struct flow *flow = &session->flow;
   int64_t alone = session->stages[flow->stages % 2].costs.alone;

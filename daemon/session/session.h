@@ -55,7 +55,7 @@ struct session_event {
 /* Runs on the control loop. */
 typedef void session_listener(void *context, const struct session_event *event);
 
-/* A chain of stages and how frames run through it. */
+/* A chain of stages with its program and choices. */
 struct session_stages {
   struct device_chain *chain;     /* outlives the session, or lives until session_drop_stages() */
   struct device_program *program; /* owned by the session */
@@ -88,12 +88,12 @@ struct session_setup {
 struct session *session_new(const struct session_setup *setup, struct failure *failure);
 /* The stages in force, with what their first warm-up chose and measured. */
 const struct session_stages *session_stages(const struct session *session);
-/* Call after SESSION_STOPPED, or if nothing was ever posted to it. Blocks, because it unpins memory. Returns NULL. */
+/* Call after SESSION_STOPPED, or if no message was ever posted. Blocks, because it unpins memory. Returns NULL. */
 struct session *session_free(struct session *session);
 
 /* -- from the control loop; each is posted to the lane, in order --------------------------------------------- */
 
-/* Gives the session a producer; it must have none. The session owns the descriptor until SESSION_DETACHED. `acknowledges`: the
+/* Attaches a producer; the session must have none. The session owns the descriptor until SESSION_DETACHED. `acknowledges`: the
  * native producer asked for acknowledgements. */
 void session_attach(struct session *session, int fd, enum config_protocol protocol, bool acknowledges);
 
@@ -113,7 +113,7 @@ struct session_outputs {
 
 /* Opens the memory of the results for a reader. Not during session_renew(). Returns false without a descriptor. */
 bool session_share_outputs(const struct session *session, struct session_outputs *outputs, struct failure *failure);
-/* Gives the session a native producer that uses its shared memory. */
+/* Attaches a native producer that uses the session's shared memory. */
 void session_attach_shared(struct session *session, int fd);
 /* Call after SESSION_DETACHED of a producer with shared memory. Replaces the memory by new memory that no client knows. For a
  * set-up thread. Until it is done the session may only be held, resumed and stopped. */
@@ -127,8 +127,8 @@ bool session_is_held(const struct session *session);
 void session_resume(struct session *session);
 /* Call before session_hold() if another process takes over: a partly received frame then does not delay SESSION_IDLE. */
 void session_leave_partial(struct session *session);
-/* Ends now: detaches the producer and gives every unfinished frame the fate `shutdown`. Waits for frames on the device, which
- * get that fate too. Then reports SESSION_STOPPED. For a gentle end, call session_hold() first. */
+/* Ends now: detaches the producer and sets the fate `shutdown` for every unfinished frame. Waits for frames on the device,
+ * which get that fate too. Then reports SESSION_STOPPED. For a gentle end, call session_hold() first. */
 void session_stop(struct session *session);
 
 /* -- replacing the stages while the producer and the frames stay ------------------------------------------------------- */

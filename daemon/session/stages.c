@@ -2,9 +2,9 @@
  * The programs of a session: that of the stages in force, and their replacement by other stages while the producer and all
  * frames stay.
  *
- * A set-up thread prepares the new program in the memory of the slots, but lets no warm-up frame through them. Whatever a
- * warm-up has to find out was measured in other memory before. Then the lane gets an order. It dispatches no frame until none
- * is on the device, so that frames keep their order, and switches the program in the same turn.
+ * A set-up thread prepares the new program in the memory of the slots, without a warm-up frame. The choices of a warm-up were
+ * measured in other memory before. Then the lane gets an order. It dispatches no frame until none is on the device, so that
+ * frames keep their order, and switches the program in the same turn.
  */
 #include <stdio.h>
 #include <string.h>

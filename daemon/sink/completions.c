@@ -67,8 +67,8 @@ void completions_ring(struct channel *channel) {
 }
 
 /* A client that polls answers a result with its next frame faster than the lane can poll the device, which would delay that
- * frame. So the lane waits for it. After each time without an answer it waits half as long, and from time to time the full time
- * again. */
+ * frame. So the lane waits a moment. After each time without an answer it waits half as long, and from time to time the full
+ * time again. */
 static void await_answer(struct channel *channel) {
   int64_t patience = channel->completed % TRIED_ANEW == 0 ? PATIENCE_NS : channel->patience;
   bool answered = channel_has_submissions(channel);

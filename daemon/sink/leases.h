@@ -44,7 +44,7 @@ static inline bool leases_has(const struct sink *sink, const struct result *resu
   return sink->leases.holders[result->slot->index] > 0;
 }
 
-/* Leases the reader's current result to it. */
+/* Leases its current result to the reader. */
 void leases_begin(struct reader *reader, const struct result *result);
 /* Ends the reader's oldest lease: it consumed the result (`taken`), or left. */
 void leases_end(struct sink *sink, struct reader *reader, bool taken, int64_t now);

@@ -1,7 +1,7 @@
 /*
  * One reader: making, polling and ending it, and the buffer for a rest that it brings along.
  *
- * A reader that is not a file is polled for its end while it is attached, and for room while bytes wait for it. It leaves in
+ * A reader that is not a file is polled for its end while it is attached, and for room while it has bytes to send. It leaves in
  * two steps: it is unlinked at once, and returned after libuv has closed its handle.
  */
 #include <assert.h>

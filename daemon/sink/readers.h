@@ -15,7 +15,7 @@ enum { HOLD_TICKS = 10, TICK_MS = 100 };
 
 bool readers_reclaim(struct sink *sink, int64_t now);
 uint64_t readers_discard(struct sink *sink, enum fate fate, int64_t now);
-/* Gives the reader the buffer that it may need for the rest of the result it begins. Returns false if none is free. */
+/* Reserves the buffer that the reader may need for the rest of the result it begins. Returns false if none is free. */
 bool readers_take_room(struct sink *sink, struct reader *reader);
 /* The reader is between two results, or leaves. */
 void readers_return_room(struct sink *sink, struct reader *reader);
@@ -26,7 +26,7 @@ void readers_drop_rest(struct sink *sink, struct reader *reader, bool taken, int
 
 void readers_stop(struct sink *sink);
 void readers_detach(struct sink *sink); /* all readers */
-/* Unlinks the reader and closes its handle. Results that it had not taken no longer wait for it. */
+/* Unlinks the reader and closes its handle. Its remaining results no longer wait. */
 void reader_depart(struct sink *sink, struct reader *reader, const char *why);
 /* Returns a reader whose handle is closed, or was never opened. */
 void reader_finish_departure(struct sink *sink, struct reader *reader);

@@ -63,7 +63,7 @@ struct sink_operations {
   void (*attach)(struct sink *sink, struct reader *reader);
   /* `reply` only: detaches its reader. */
   void (*detach)(struct sink *sink);
-  /* `drop` only: frees the slot of the oldest result now; its readers lose out. Returns false if there is none. */
+  /* `drop` only: frees the slot of the oldest result now; its readers lose out. Returns false without such a result. */
   bool (*reclaim)(struct sink *sink, int64_t now);
   /* Releases every result except one that is being written. Returns the first result that may get the fate now. */
   uint64_t (*discard)(struct sink *sink, enum fate fate, int64_t now);
@@ -211,7 +211,7 @@ struct sink {
   struct line_shape *_Atomic shapes[FLOW_STAGES]; /* JSON: line shape of frames by the number of their stages */
   struct line_shape *made;                        /* every shape made so far, because a result may wait for long */
   char *lines;                                    /* JSON: a buffer for each slot; else NULL */
-  /* The queue: results first to tail - 1, counted since the start. Each change is one store to one of them. */
+  /* The queue: results first to tail - 1, counted since the start. Each change is one store to `first` or `tail`. */
   struct result results[GPU_MAX_SLOTS];
   uint64_t first, tail;
   struct reader *readers;
@@ -278,7 +278,7 @@ static inline struct payload result_payload(struct result *result) {
 
 /* The bytes that precede a result in this protocol. Their number depends only on the protocol. */
 size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix);
-/* The same for this reader. It misses no result between its position and this one. */
+/* The prefix for this reader. It misses no result between its position and this one. */
 size_t reader_prefix(struct reader *reader, uint64_t at, const unsigned char **prefix);
 /* The reader missed this whole result. */
 void reader_miss(struct reader *reader, uint64_t at);
@@ -297,7 +297,7 @@ void reader_set_header(struct reader *reader, const struct result *result);
 void result_mark_again(struct result *result);
 /* Sets the fate of the result's frame. Call once. */
 void result_settle(struct result *result, enum fate fate, int64_t now);
-/* The same for a frame without a slot. Does nothing if it has its fate. */
+/* Sets the fate of a frame without a slot. Does nothing if it has one. */
 void pending_settle(struct pending *pending, enum fate fate, int64_t now);
 /* Appends a slot in EMITTING to the queue. */
 void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot);
@@ -310,7 +310,7 @@ bool sink_has_slot(const struct sink *sink, const struct slot *slot);
 void result_release(struct sink *sink, struct result *result, enum fate fate, int64_t now);
 /* Releases results from the front that no reader needs. Under `block` it stops at the first result that nobody took. */
 void sink_release(struct sink *sink, int64_t now);
-/* [sink's lane] Gives every result this fate, and releases those that are not being read at this moment. */
+/* [sink's lane] Sets this fate for every result, and releases those that are not being read at this moment. */
 void sink_discard_all(struct sink *sink, enum fate fate, int64_t now);
 
 void sink_post(struct sink *sink, struct sink_notice *notice);
@@ -353,7 +353,7 @@ void sink_abandon(struct sink *sink);
  * caller keeps the descriptor. */
 struct reader *reader_adopt(struct sink *sink, const struct reader *left, int fd, sink_flow_lookup *lookup, void *context,
                             bool *cut);
-/* The same for the file. Cuts off part of a result; `torn` gets the number of bytes. */
+/* Makes the file's reader from the previous one. Cuts off part of a result; `torn` gets the number of bytes. */
 struct reader *reader_adopt_file(struct sink *sink, const struct reader *left, int fd, uint64_t *torn);
 /* Takes over the leases of a shared-memory reader, after its control memory. Returns false if they are not valid. */
 bool reader_adopt_leases(struct reader *reader, const struct reader *left);
@@ -372,7 +372,7 @@ static inline bool sink_is_file(const struct sink *sink) { return sink->operatio
 /* Makes the sink of a `reply` session. The session attaches and detaches its one reader, and `gone` reports the end of that
  * reader instead of an event. */
 struct sink *sink_new_reply(const struct sink_setup *setup, sink_gone *gone, void *session, struct failure *failure);
-/* Connects a sink on another lane to its session. Call before either lane knows of it. */
+/* Connects a sink on another lane to its session. Call before either lane uses the sink. */
 void sink_join_handoff(struct sink *sink, struct relay *relay);
 /* [session's lane] Takes over a slot in EMITTING. */
 void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot);
@@ -380,11 +380,11 @@ void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot);
 bool sink_turn(struct sink *sink, int64_t now);
 /* `drop`: frees a slot that the session needs; slow readers lose out. Returns true if one is free now or soon. */
 bool sink_reclaim(struct sink *sink, int64_t now);
-/* [lane] `drop`: true if some reader has yet to get results, or the rest of one. */
+/* [lane] `drop`: true if some reader has yet to get results or a rest. */
 bool sink_is_sending(const struct sink *sink);
 /* [lane] True if some reader holds results in shared memory that it may have consumed by now. */
 bool sink_has_leases(const struct sink *sink);
-/* [session's lane] Gives every offered result this fate. With a relay the slots come back later. */
+/* [session's lane] Sets this fate for every offered result. With a relay the slots come back later. */
 void sink_discard(struct sink *sink, enum fate fate, int64_t now);
 /* [lane] `reply`: attaches its reader together with the producer; from another lane use sink_attach(). The sink closes the
  * reader's descriptor. */

@@ -169,7 +169,7 @@ static int64_t most_of(const struct config_rotate *rotate, const struct finished
   return most > 0 && most <= rotate->size ? 1 : most > 0 ? most - rotate->size : 0;
 }
 
-/* Bytes that must be free for the next segment; 0: this pipeline removes nothing for it. */
+/* Bytes that must be free for the next segment; 0: this pipeline removes no segments. */
 static int64_t room_for_next(const struct config_rotate *rotate, const struct finished_list *list) {
   int64_t next = rotate->size > 0 ? rotate->size : list->items[list->count - 1].bytes;
   int64_t most = list->disk / LEAST_ROOM;

@@ -3,8 +3,8 @@
  * segment on a full disk (`full`). The oldest are removed first.
  *
  * The wall clock may be set to any time, and a wrong time must not remove what was recorded a minute ago. So each reading is
- * compared with CLOCK_BOOTTIME. A step forward does not count towards the age of segments that existed before it. A new process
- * counts from the time of its newest segment.
+ * compared with CLOCK_BOOTTIME. A step forward does not count towards the age of earlier segments. A new process counts from
+ * the time of its newest segment.
  */
 #ifndef FRAMED_SINK_RETENTION_H
 #define FRAMED_SINK_RETENTION_H

@@ -222,7 +222,7 @@ static void sweep_one(void *context, const struct folder_entry *part) {
   }
   int fd = is_ours ? segment_open_part(part, O_RDWR) : -1;
   if (fd < 0) {
-    return; /* not ours, or a process is writing to it */
+    return; /* not ours, or a process is still writing */
   }
   blank = blank && is_blank(part, -1); /* check again, because it was not locked before */
   if (blank) {

@@ -57,7 +57,7 @@ static bool shared_take_back(struct sink *sink, struct reader *reader, int64_t n
   return true;
 }
 
-/* Returns false if the reader left or is dismissed. What it consumed before still counts. */
+/* Returns false if the reader left or is dismissed. Results that it consumed before still count. */
 static bool read_doorbells(struct sink *sink, struct reader *reader, int64_t now) {
   enum doorbell_input input = reader->shared->readable ? doorbell_read(reader->fd) : DOORBELL_NOTHING;
   reader->shared->readable = input == DOORBELL_MORE;

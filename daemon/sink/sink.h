@@ -17,7 +17,7 @@
 
 struct sink;
 struct native_control;
-/* Returns the flow of the pipeline's session with this number; NULL: there is none. */
+/* Returns the flow of the pipeline's session with this number, or NULL. */
 struct flow;
 typedef struct flow *sink_flow_lookup(void *context, unsigned seat);
 struct reader; /* an attached descriptor; reader_free() frees it after SINK_DETACHED */
@@ -92,8 +92,8 @@ void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *misse
 void sink_attach(struct sink *sink, struct reader *reader);
 /* Attaches the readers that were taken over from the previous process. */
 void sink_continue(struct sink *sink);
-/* Times of a segment. CLOCK_MONOTONIC measures how long it lasts. One reading of CLOCK_REALTIME gives all times in its index,
- * so that no clock step falls between two of its frames. */
+/* Times of a segment. CLOCK_MONOTONIC measures how long it lasts. One reading of CLOCK_REALTIME determines all times in its
+ * index, so that no clock step falls between two of its frames. */
 struct segment_times {
   int64_t began;   /* CLOCK_MONOTONIC ns; 0: ends as soon as possible */
   int64_t shift;   /* CLOCK_REALTIME - CLOCK_MONOTONIC at its begin */
@@ -121,8 +121,8 @@ uint64_t sink_result_bytes_in_file(const struct config_pipeline *config, const s
  * rate. A partial result at the end is refused with a sentence that says so. Blocks: for a set-up thread. */
 bool sink_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
                        struct failure *failure);
-/* Cuts off a partial result at the end, for a file that a killed process was writing. Returns its bytes; 0: there was none, or
- * sink_prepare_file() will report what is wrong. */
+/* Cuts off a partial result at the end, for a file that a killed process was writing. Returns its bytes; 0: the last result was
+ * complete, or sink_prepare_file() will report an error. */
 uint64_t sink_cut_torn(const struct config_pipeline *config, const struct frame_format *output, int fd);
 
 #endif

@@ -101,7 +101,7 @@ static size_t take_bytes(struct source *source, int64_t now) {
     source_end(source, DETACH_MALFORMED, "%s", source->receive->problem);
   } else if ((size_t)got < wanted && source->is_socket && !receive_has_staged(source->receive)) {
     /* The socket is empty, so the poll reports what comes next. Not for a FIFO, whose end the poll may not report. Not with
-     * staged bytes either, since the poll does not know of them. */
+     * staged bytes either, which the poll does not report. */
     polled_arm(source);
   }
   return (size_t)got;

@@ -1,6 +1,6 @@
 /*
  * A source that is a recording: the index beside the file says when each frame came. It is read completely before the start, so
- * that no lane waits for it.
+ * that no lane waits.
  */
 #include <errno.h>
 #include <fcntl.h>

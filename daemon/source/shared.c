@@ -5,7 +5,7 @@
  * link carries 50). The client should write its frames into the memory that the device reads. But the client is not trusted,
  * and it may be killed, or stop, at any instruction.
  *
- * Idea. The daemon makes the memory and gives the client descriptors of the inputs, of the outputs (read-only) and of a control
+ * Idea. The daemon makes the memory and sends the client descriptors of the inputs, of the outputs (read-only) and of a control
  * page (wire/native_wire.h). The control page has two rings with cursors. The client writes a submission for a slot with a
  * complete frame and advances `client.submitted`. The daemon writes a completion for a slot and advances `daemon.completed`.
  * The client advances `client.taken` for each completion it consumed. frame/channel.h records the owner of each slot. The
@@ -16,8 +16,8 @@
  * is written only to a side that sleeps.
  *
  * Invariants.
- * - Each cursor and entry is read once, copied, and the copy is checked. What the daemon must trust is in struct channel,
- *   which the client cannot write.
+ * - Each cursor and entry is read once, copied, and the copy is checked. Trusted values are in struct channel, which the
+ *   client cannot write.
  * - The memory is sealed against shrinking, so no access can fault. A client that punches a hole reads zeros in its own
  *   frames.
  * - A submission for a slot that is not the client's ends the client. Its completion may be consumed but not processed yet;

@@ -25,7 +25,7 @@ enum receipt exec_receive(struct failure *failure);
 #define EXEC_BEGINS_ANEW "the daemon begins anew without its connections"
 #define EXEC_ENDS        "the daemon ends, so that the service manager, which has its sockets, starts it anew"
 
-/* Discards a complete state with all descriptors that came with it. */
+/* Discards a complete state with all its descriptors. */
 void exec_discard(void);
 /* Keeps `count` descriptors in reserve, at most EXEC_RESERVE. A handover needs them even if clients use all others. */
 enum { EXEC_RESERVE = 8 }; /* for the pipe that confirms messages to the service manager, and for starting a worker */

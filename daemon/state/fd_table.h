@@ -33,7 +33,7 @@ void fd_table_want(int fd);
 bool fd_table_keep(bool listeners_only, unsigned room);
 /* Number of descriptors that a store must keep. */
 unsigned fd_table_needed(void);
-/* Removes unwanted descriptors from the store, or all. Returns false if the manager could not be told about all. */
+/* Removes unwanted descriptors from the store, or all. Returns false if the manager did not get every message. */
 bool fd_table_forget(bool wanted_too);
 /* Keeps the wanted descriptors open over exec; before any are wanted, all that were received. Returns false if one has become
  * another file. */

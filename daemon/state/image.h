@@ -11,11 +11,11 @@
  * own image and adopts each object: it checks every value, copies what is no pointer, and sets its own pointers. This is the
  * same after an orderly end and after a kill.
  *
- * What the image does not have. The slots' frames are in arenas, memfds of their own that pass as descriptors. Connections and
- * files pass as descriptors, too (fd_table.h). Workers do not survive their daemon: an exec ends them first, and a kill of the
- * daemon ends them by the end of file on their control sockets. So frames that were RUNNING run again on new workers. The death
- * of a worker alone does not involve the image: its sessions stay as they are and wait for another worker (session/rewind.c).
- * No worker maps the image, and it is never registered with a device, because a faulty kernel can write to registered memory.
+ * Not in the image. The slots' frames are in arenas, memfds of their own that pass as descriptors. Connections and files pass
+ * as descriptors, too (fd_table.h). Workers do not survive their daemon: an exec ends them first, and a kill of the daemon ends
+ * them by the end of file on their control sockets. So frames that were RUNNING run again on new workers. The death of a worker
+ * alone does not involve the image: its sessions stay as they are and wait for another worker (session/rewind.c). No worker
+ * maps the image, and it is never registered with a device, because a faulty kernel can write to registered memory.
  *
  * Invariants.
  * - A slot's state and the end of a queue are one word each. Data is stored before the word that announces it.
@@ -24,11 +24,11 @@
  *   moved.
  * - A later process sees the stores of one thread in program order, so compiler fences are enough.
  * - Every value is checked when it is adopted, so that a damaged image cannot crash the next process.
- * - After SIGSEGV, SIGBUS or SIGABRT the image is disowned: a wild store may have hit any of it.
+ * - After SIGSEGV, SIGBUS or SIGABRT the image is disowned: a wild store may have hit any record.
  * - Only a program with the same STATE_VERSION and the same layout takes over.
  *
- * Rejected. Earlier versions encoded the state into a separate record with checksums, and kept a journal of the files that
- * were being written. That needed an encoder and a decoder for each object.
+ * Rejected. Earlier versions encoded the state into a separate record with checksums, and kept a journal of the files that were
+ * being written. That needed an encoder and a decoder for each object.
  */
 #ifndef FRAMED_STATE_IMAGE_H
 #define FRAMED_STATE_IMAGE_H
@@ -126,14 +126,14 @@ void image_close_left(void); /* idempotent */
 /* The record at this address of that process with its size, if it is of this kind; else NULL. Changes there are seen by the
  * next process that maps the image. */
 void *image_left(const void *address, enum image_kind kind, size_t *bytes);
-/* The same if it has this size. */
+/* image_left() for a record of this size. */
 void *image_left_at(const void *address, enum image_kind kind, size_t bytes);
 
 /* Checks the byte of a bool. Any value but 0 and 1 must never be read as a bool. */
 #define IMAGE_IS_FLAG(flag) (_Generic((flag), bool : *(const unsigned char *)&(flag)) <= 1)
 /* Checks that sums and differences with other times do not overflow. */
 static inline bool image_is_time(int64_t time) { return time >= 0 && time <= INT64_MAX / 2; }
-/* The same for a difference of two clocks. */
+/* Checks a difference of two clocks. */
 static inline bool image_is_shift(int64_t shift) { return shift >= -INT64_MAX / 4 && shift <= INT64_MAX / 4; }
 
 #endif

@@ -2,7 +2,7 @@
  * The room state/: what outlives a process.
  *
  * A state is the record of the image from which the next process finds all others. It exists before results are written to
- * files, even if no process could take over from it.
+ * files, even if no process could take over.
  */
 #ifndef FRAMED_STATE_STATE_H
 #define FRAMED_STATE_STATE_H

@@ -118,7 +118,7 @@ static char *put_integer(char *at, int64_t value) {
   return put_digits(at, value < 0 ? -(uint64_t)value : (uint64_t)value, 1);
 }
 
-/* Finds the shortest decimal form that gives the same float32 when read as a double. Returns false if it is too long. */
+/* Finds the shortest decimal form that is the same float32 when read as a double. Returns false if it is too long. */
 static bool find_decimals(double value, uint64_t *digits, uint64_t *power, int *decimals) {
   *power = 1;
   for (*decimals = 1; *decimals <= MOST_DECIMALS; (*decimals)++) {

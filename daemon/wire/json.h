@@ -2,8 +2,8 @@
  * A result as one line of JSON with named numbers, for readers that know nothing of frames.
  *
  * It depends on plain numbers only, not on frames or sinks. The maximum length of a line is known in advance, so a writer
- * allocates once. A number is an integer, or the shortest decimal form that gives the same float32 when read. Infinities and
- * NaN, which JSON lacks, become null.
+ * allocates once. A number is an integer, or the shortest decimal form that is the same float32 when read. Infinities and NaN,
+ * which JSON lacks, become null.
  */
 #ifndef FRAMED_WIRE_JSON_H
 #define FRAMED_WIRE_JSON_H
@@ -30,7 +30,7 @@ struct json_shape {
 
 /* The frame of a result. */
 struct json_frame {
-  uint64_t sequence;      /* number that the producer gave it */
+  uint64_t sequence;      /* number that the producer sent */
   uint64_t epoch, number; /* with the pipeline, the unique name of the frame */
   int64_t timestamp;
 };

@@ -1,5 +1,5 @@
 /*
- * The native protocol's layout in a socket and in shared memory. The daemon, clients and framed-protocol(7) agree on it.
+ * The native protocol's layout in a socket and in shared memory. Used by the daemon, clients and framed-protocol(7).
  *
  * Every number is little-endian, and every structure is without padding, as checked at the end. Lengths and indexes come from
  * the other side, which is not trusted. Copy each out of shared memory once, check the copy, and use only the copy. Nothing
@@ -27,7 +27,7 @@ enum {
   NATIVE_OLDEST = 1,         /* HELLO selects one of the last two versions */
   NATIVE_TEXT = 64,          /* bytes of a name or a format, padded with zeros */
   NATIVE_ERROR = 512,        /* longest sentence of an ERROR */
-  NATIVE_DOORBELL = 0        /* the byte that wakes the other side of shared memory; no message begins with it */
+  NATIVE_DOORBELL = 0        /* the byte that wakes the other side of shared memory; never the first byte of a message */
 };
 
 enum native_type {
@@ -36,7 +36,7 @@ enum native_type {
   NATIVE_FRAME = 3,   /* from a producer */
   NATIVE_RESULT = 4,  /* to a consumer */
   NATIVE_ERROR_SAID = 5,
-  NATIVE_ACK = 6 /* to a producer on the stream transport that asked for it */
+  NATIVE_ACK = 6 /* to a producer on the stream transport that asked */
 };
 
 /* Precedes every message; `length` is the number of bytes that follow. */

@@ -78,7 +78,7 @@ static bool end_line(struct framing *framing, char problem[PROTOCOL_PROBLEM]) {
   return true;
 }
 
-/* True if the line so far is a prefix of the word, or begins with it. */
+/* True if the line so far is a prefix of the word, or the word a prefix of the line. */
 static bool may_be(const struct framing *framing, const char *word) {
   size_t length = strlen(word);
   return memcmp(framing->line, word, framing->length < length ? framing->length : length) == 0;

@@ -1,5 +1,5 @@
 /*
- * A recording on disk: a file of complete results or frames, and an index next to it.
+ * A recording on disk: a file of complete results or frames, and its index.
  *
  * While it is written the segment is NAME.part and its index NAME.part.index, and the writer holds a lock (flock) on NAME.part.
  * A finished segment is NAME with NAME.index. The index always comes first: an entry is written before its bytes, and the index
@@ -37,7 +37,7 @@ enum { SEGMENT_RESTART = 1 }; /* the first frame of its producer: stages reset t
 struct segment_entry {
   uint64_t offset, bytes; /* in the data, with the prefix */
   uint64_t sequence;      /* counts the frames of its producer from 0 */
-  uint64_t tag;           /* number that the producer gave it, else `sequence` */
+  uint64_t tag;           /* number that the producer sent, else `sequence` */
   int64_t stamp;          /* capture time if the producer sent one, else time of the first byte */
   int64_t came;           /* when it was complete */
   int64_t deadline;       /* its own deadline; 0: none */
@@ -56,7 +56,7 @@ struct segment_index {
   struct segment_head head;
   int64_t size;   /* bytes of the data */
   uint64_t count; /* entries up to the last one whose bytes exist */
-  int64_t end;    /* end of that entry's bytes; 0: there is none */
+  int64_t end;    /* end of that entry's bytes; 0: no entry */
   uint64_t first; /* number of the first entry in `block` */
   unsigned have;
   struct segment_entry block[SEGMENT_BLOCK];
@@ -79,7 +79,7 @@ struct segment_closed {
 /* Opens an unfinished segment by its name with ".part" and locks it. -1: it cannot be opened, or (EWOULDBLOCK) is being
  * written. */
 int segment_open_part(const struct folder_entry *part, int flags);
-/* Opens the index of an unfinished segment; -1: there is none. */
+/* Opens the index of an unfinished segment; -1: not found. */
 int segment_open_index(const struct folder_entry *part, int flags);
 /* Finishes a segment: cuts off a partial result, syncs both files and renames them. `part` may be closed afterwards. Files that
  * somebody renamed are left alone. Blocks. On false `problem` has the reason, and nothing was lost. */
