@@ -18,9 +18,28 @@ import sys
 import tokenize
 
 # Folders and files without findings. Files in folders below are included.
-CLEAN = ("daemon/base", "daemon/client", "daemon/frame", "daemon/measure", "daemon/pipeline", "daemon/session",
-         "daemon/sink", "daemon/source", "daemon/state", "daemon/wire", "tests/prose.py", "tests/unit/camera",
-         "tools/camera", "tools/client", "tools/framectl", "tools/link")
+CLEAN = (
+    "daemon/base",
+    "daemon/client",
+    "daemon/frame",
+    "daemon/measure",
+    "daemon/pipeline",
+    "daemon/session",
+    "daemon/sink",
+    "daemon/source",
+    "daemon/state",
+    "daemon/wire",
+    "tests/prose.py",
+    "tests/unit/camera",
+    "tools/camera",
+    "tools/client",
+    "tools/demo",
+    "tools/framebench",
+    "tools/framectl",
+    "tools/link",
+    "tools/portable.sh",
+    "tools/setup.sh",
+)
 
 MOST_WORDS = 30
 SUBJECT = re.compile(r"(?:fixup! )?[a-z0-9][\w.,/+ -]*: \S.*")

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Completes build/portable after the programs were linked into it: their libraries go beside them, glibc's excepted
-# (the machine's own is used, which must be new enough), and so do the tests that need a GPU, with pytest.
+# Completes build/portable after its programs are linked: adds their libraries, and pytest with the tests that need a GPU.
+# glibc is left out, since programs must use the machine's own one, which must be new enough.
 set -euo pipefail
 cd "$(dirname "$0")/../build/portable"
 

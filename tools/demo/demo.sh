@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs a video through the real daemon as a camera would, and shows what became of it: what `make demo` runs after
-# the build. Everything lies in build/demo/. No process is left, however it ends.
+# Runs a video through the real daemon like a camera, and shows the result. `make demo` runs this after the build.
+# All files are in build/demo/. No process remains, however the script ends.
 cd "$(dirname "$0")/../.."
 # shellcheck source=tools/demo/common.sh
 . tools/demo/common.sh demo build/demo
@@ -16,7 +16,7 @@ run "making the video" tools/demo/video.sh "$here/camera.y4m" || fail "ffmpeg co
 
 start_framed $config
 
-# Some versions of ffmpeg wait for the end of a socket although they have all frames: framectl reads it, and ffmpeg a file.
+# Some versions of ffmpeg wait for the socket's end after the last frame. So framectl reads the socket, and ffmpeg a file.
 echo "-- reading results from $here/camera.out.sock into $here/results.y4m"
 begin build/framectl -s "$here/status.sock" pull --frames $frames camera >"$here/results.y4m" 2>"$here/reader.log"
 reader=$begun

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes ten seconds of video to try framed on: three things that move over a textured picture that stands still.
+# Makes ten seconds of video for trials: three objects that move over a still textured picture.
 #
 #   tools/demo/video.sh FILE.y4m
 set -eu

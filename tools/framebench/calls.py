@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How many calls of functions a frame costs on its lane: 64 KiB frames, cpu backend, raw from socket to socket, and in shared memory.
+"""Counts the function calls of a frame on its lane: 64 KiB frames, cpu backend, raw over sockets, and in shared memory.
 
     calls.py [--programs build] [--json] [--quick]
 
-Runs a daemon that counts its own calls (build/calls/framed, which `make bench-calls` makes) with framebench load as its
-clients, and counts the lane's thread alone: functions of the daemon's rooms, those in headers too. As a document,
-`framebench report` reads it.
+Runs a daemon that counts its own calls (build/calls/framed, made by `make bench-calls`), with framebench load as its clients.
+It counts only the lane's thread, and only functions of the daemon's rooms, including those in headers. `framebench report`
+reads the JSON document.
 """
 
 import collections
@@ -17,19 +17,19 @@ import counting
 import instructions
 
 MOST = 200
-OFTEN = 0.3  # times a frame: a function that is called less often is not on the frame's way
+OFTEN = 0.3  # calls per frame: functions that are called less often are not on the frame's path
 
 
 def function_names(program):
-    """By the address that the counter writes."""
+    """Names of functions by the address that the counter writes."""
     listing = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
     words = (line.split() for line in listing.splitlines())
     return {int(each[0], 16): each[2] for each in words if len(each) == 3 and each[1] in "tT"}
 
 
 def lane_calls(counts, names):
-    """{function: calls} of the thread that ran the turns of sessions: with one lane, one. Static functions of several files may
-    share a name, and so their calls are added up."""
+    """{function: calls} of the lane's thread, which runs the sessions' turns. Static functions of several files may share a
+    name; then their calls are summed."""
     threads = collections.defaultdict(collections.Counter)
     for line in counts.read_text().splitlines():
         thread, address, calls = line.split()
@@ -41,7 +41,7 @@ def lane_calls(counts, names):
 
 
 def count(programs, way, seconds):
-    """(frames, calls of the lane by function) of one life of the daemon."""
+    """(frames, calls of the lane by function) of one run of the daemon."""
     program = programs / "calls/framed"
     with tempfile.TemporaryDirectory(prefix="framed-count-", dir="/tmp") as name:
         folder = pathlib.Path(name)

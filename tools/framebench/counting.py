@@ -1,6 +1,6 @@
-"""What counting instructions and counting system calls have in common: the command line, the daemon, the document.
+"""Shared by the scripts that count instructions and system calls: command line, daemon, and document.
 
-`framebench report` reads the document, which is made like framebench's own.
+The document has the form of framebench's own, so `framebench report` reads it.
 """
 
 import argparse
@@ -14,11 +14,12 @@ import sys
 import time
 
 SIZE = 65536
-START_S = 60  # within which a daemon answers, or ends
+START_S = 60  # limit for the daemon's start and stop
 
 
 def configuration(folder, source, sink, **pipeline):
-    """JSON is YAML. One pipeline, `frames`, and one lane, so that reading and writing count on one thread."""
+    """A configuration as JSON, which is valid YAML: one pipeline, `frames`, and one lane, so that one thread reads and
+    writes."""
     return json.dumps({
         "lanes": 1,
         "status": {"socket": f"{folder}/status.sock"},
@@ -32,7 +33,7 @@ def configuration(folder, source, sink, **pipeline):
 
 
 def view(folder, programs):
-    """What the daemon says of the pipeline; None while it does not answer."""
+    """The pipeline's status; None while the daemon does not answer."""
     done = subprocess.run([programs / "framectl", "-s", folder / "status.sock", "--json", "status"], capture_output=True,
                           text=True, check=False)
     return json.loads(done.stdout)["pipelines"]["frames"] if done.returncode == 0 else None
@@ -57,7 +58,7 @@ def document(command, rows, targets):
 
 
 def run(description, tool, measure, targets, say):
-    """The program: `measure` yields rows from (programs, seconds); `targets` and `say` take what it yields."""
+    """Runs a script: `measure` yields rows from (programs, seconds); `targets` and `say` use these rows."""
     command = pathlib.Path(sys.argv[0]).stem
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=pathlib.Path, default=pathlib.Path("build"), help="the folder with framed in it")

@@ -1,8 +1,8 @@
 /*
- * framebench daemon: what framed makes of frames from socket to socket, beside what sockets and device allow alone.
+ * framebench daemon: the rate and latency of framed from socket to socket, compared with sockets and device alone.
  *
- * A daemon is started for it. Limits and daemon take turns, since machines are faster at one time than at another, and
- * the median of each counts. What needs the device in this process comes last, as everything before it forks.
+ * It starts its own daemon. Limits and daemon are measured in turns, since a machine's speed changes over time, and the median
+ * of each counts. Measurements of the device in this process come last, since everything before forks.
  */
 #include "tools/framebench/command.h"
 #include "tools/framebench/common/engine.h"
@@ -26,7 +26,7 @@ enum own { OWN_CALLBACK, OWN_SPIN, OWN_SMALL, OWN_FIRST, OWN_COUNT = OWN_FIRST +
 struct measuring {
   const struct options *options;
   struct results *results;
-  const char *socket, *folder; /* of the daemon: of its status, and with those of its pipelines */
+  const char *socket, *folder; /* of the daemon: its status socket, and the folder of the pipelines' sockets */
   unsigned many;               /* pipelines that share the device */
   struct own_pipeline pipelines[OWN_COUNT];
   char names[MANY][20];
@@ -61,7 +61,7 @@ static void fill_pipelines(struct measuring *measuring) {
 
 static double seconds(const struct measuring *measuring) { return measuring->options->quick ? 0.1 : 1.0; }
 
-/* Loads `count` pipelines from `first` on: a row of what came of it, or NULL. */
+/* Loads `count` pipelines from `first` on. Returns a row of results, or NULL. */
 static json_t *load_own(const struct measuring *measuring, unsigned first, unsigned count, const struct load_plan *plan,
                         struct problem *problem) {
   const char *names[MANY];
@@ -80,7 +80,7 @@ static bool add_row(const struct measuring *measuring, const char *what, size_t 
   return true;
 }
 
-/* -- large frames: as much as goes through, from a client that blocks in its calls, as that of the relay ---------------- */
+/* -- large frames: throughput of a client with blocking calls, like the relay's ---------------------------------------- */
 
 enum { LARGE_RUNS = 9, LARGE_RUNS_QUICK = 3, LARGE_WAYS = 3 };
 
@@ -91,7 +91,7 @@ static const struct large_way { /* through the relay, or through the daemon */
                             {"daemon, 4 slots, callback", OWN_CALLBACK},
                             {"daemon, 4 slots, spin", OWN_SPIN}};
 
-static const struct large_buffers { /* of the client's sockets, and of the relay's */
+static const struct large_buffers { /* of the client's and the relay's sockets */
   size_t bytes;
   const char *row, *spin, *callback;
   double bound;
@@ -241,7 +241,7 @@ static bool bare_alone(const struct measuring *measuring, const struct gpu_chain
 }
 #endif
 
-/* On the CPU there is nothing more bare than the engine. */
+/* On the CPU there is no barer loop than the engine. */
 static bool measure_alone(const struct measuring *measuring, double *us, struct problem *problem) {
   struct gpu_device *device = options_open(measuring->options, 0, problem);
   struct gpu_chain *chain = device ? engine_chain(SMALL, "affine", "scale", 1, problem) : NULL;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How many instructions a frame costs on its lane: 64 KiB frames, cpu backend, raw from socket to socket, and in shared memory.
+"""Counts the instructions of a frame on its lane: 64 KiB frames, cpu backend, raw over sockets, and in shared memory.
 
     instructions.py [--programs build] [--json] [--quick]
 
-Runs framed under valgrind's callgrind, with framebench load as its clients, and counts the lane's thread alone: user
-space, without the stage's workers, from the thread's start to its end. As a document, `framebench report` reads it.
+Runs framed under valgrind's callgrind, with framebench load as its clients. It counts only the lane's thread from its start to
+its end: user space, without the stage's workers. `framebench report` reads the JSON document.
 """
 
 import json
@@ -21,7 +21,7 @@ import counting
 
 MOST = 3200
 SATURATED, ONE = ["--rate", "max"], ["--in-flight", "1"]
-WAYS = (  # what people read, what framebench load is told, whether a service manager keeps what a kill would lose, and the road
+WAYS = (  # title, options of framebench load, whether a service manager stores the state for a kill, and transport
     ("saturated", SATURATED, False, "sockets"),
     ("one frame in flight", ONE, False, "sockets"),
     ("saturated, noted for a kill", SATURATED, True, "sockets"),
@@ -32,7 +32,7 @@ WAYS = (  # what people read, what framebench load is told, whether a service ma
 
 
 class Manager:
-    """Has room for descriptors, as a service manager with a store has, and throws them away."""
+    """Accepts descriptors like a service manager with a descriptor store, and discards them."""
 
     def __init__(self, folder):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -47,7 +47,7 @@ class Manager:
 
 
 def load(folder, programs, options, seconds):
-    """How many frames framebench load sent through, all of them with a result."""
+    """The number of frames that framebench load sent, each of which had a result."""
     done = subprocess.run([programs / "framebench", "load", "--json", "-s", folder / "status.sock", "--warm-up", "0s",
                            "--duration", f"{seconds}s", *options], capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -59,7 +59,7 @@ def load(folder, programs, options, seconds):
 
 
 def lane_instructions(folder):
-    """The sum over the threads that ran the turns of sessions: with one lane, one."""
+    """The sum over the threads that ran the sessions' turns: with one lane, a single one."""
     lanes = [text for text in (file.read_text() for file in folder.glob("callgrind.out-*"))
              if re.search(r"fn=\(\d+\) session_turn$", text, re.MULTILINE)]
     if len(lanes) != 1:
@@ -74,7 +74,7 @@ def configuration(folder, road):
 
 
 def live(folder, programs, command, way, seconds, environment=None):
-    """One life of a daemon, which is started by this command, and the frames that went through it in one of WAYS."""
+    """Runs a daemon with this command, and sends frames in one of WAYS."""
     _, options, kept, road = way
     environment = {**os.environ, **(environment or {}), **(Manager(folder).environment if kept else {})}
     (folder / "framed.yaml").write_text(configuration(folder, road))
@@ -91,7 +91,7 @@ def live(folder, programs, command, way, seconds, environment=None):
 
 
 def count(programs, way, seconds):
-    """(frames, instructions of the lane) of one life of the daemon."""
+    """(frames, instructions of the lane) of one run of the daemon."""
     with tempfile.TemporaryDirectory(prefix="framed-count-", dir="/tmp") as name:
         folder = pathlib.Path(name)
         frames = live(folder, programs, ["valgrind", "--tool=callgrind", "--separate-threads=yes", "--fair-sched=try",

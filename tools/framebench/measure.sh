@@ -1,11 +1,11 @@
 #!/bin/bash
-# Measures everything that results/README.md has in tables, and writes one JSON document a measurement into a folder. About
-# five minutes on a machine with a GPU.
+# Makes all measurements of the tables in results/README.md, and writes a JSON document for each into a folder. This takes
+# about five minutes on a machine with a GPU.
 #
 #   measure.sh FOLDER [--quick] [--backend cpu|cuda]
 #
-# `framebench report FOLDER` makes the table of it. Programs are looked for beside this script (as in build/portable),
-# then in build/ above it; PROGRAMS names another folder. What cannot be measured here is said and left out; the exit status tells.
+# `framebench report FOLDER` makes the table. Programs are searched beside this script (as in build/portable), then in build/.
+# PROGRAMS names another folder. Measurements that fail here are reported and skipped, and the exit status is not 0.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -33,7 +33,7 @@ failed=()
 errors=$(mktemp)
 trap 'rm -f "$errors"' EXIT
 
-measure() { # NAME SECONDS COMMAND...: runs the command within so many seconds; its output becomes NAME.json
+measure() { # NAME SECONDS COMMAND...: runs the command with that time limit; its output becomes NAME.json
   local name=$1 seconds=$2 began=$SECONDS
   shift 2
   if timeout --kill-after=5 "$seconds" "$@" >"$folder/$name.part" 2>"$errors"; then
@@ -47,7 +47,7 @@ measure() { # NAME SECONDS COMMAND...: runs the command within so many seconds; 
   fi
 }
 
-# CUPTI is not everywhere, and not everybody may use it.
+# CUPTI may be missing, or may need rights that this user does not have.
 witness=()
 if [ -e /dev/nvidiactl ] && [[ " ${options[*]-} " != *" cpu "* ]]; then
   if timeout 60 "$programs/framebench" overlap --quick --witness >/dev/null 2>"$errors"; then

@@ -1,6 +1,4 @@
-/*
- * framebench report: one table of the JSON documents in a folder.
- */
+/* framebench report: makes one table from the JSON documents in a folder. */
 #include "tools/framebench/command.h"
 
 #include <dirent.h>
@@ -18,7 +16,7 @@ static const char *text(const json_t *object, const char *key) {
 
 /* -- the table ------------------------------------------------------------------------------------------------------ */
 
-/* Three digits or all before the point: "0.987", "47.9", "131072". */
+/* Prints three digits, or all digits before the point: "0.987", "47.9", "131072". */
 static void print_figure(FILE *out, const json_t *value, const char *unit) {
   double number = json_number_value(value);
   if (!json_is_number(value)) {
@@ -44,11 +42,11 @@ static void print_target(FILE *out, const json_t *row) {
   fprintf(out, " %s |\n", text(row, "reached"));
 }
 
-/* Where it was measured, as one sentence: from a document that names a device, before others. */
+/* Prints the machine as one sentence, preferably from a document that names a device. */
 static void print_machine(FILE *out, const json_t *documents) {
   size_t index;
   const json_t *document, *chosen = NULL;
-  json_array_foreach(documents, index, document) { /* not all of them have a device, nor a machine */
+  json_array_foreach(documents, index, document) { /* some have no device or no machine */
     bool first = !chosen || (*text(document, "device") && !*text(chosen, "device"));
     bool better = first || strcmp(text(document, "backend"), "cuda") == 0;
     chosen = better && json_object_get(document, "machine") ? document : chosen;
@@ -61,7 +59,7 @@ static void print_machine(FILE *out, const json_t *documents) {
           text(machine, "date"));
 }
 
-/* All rows of the sections "targets", in the order of the documents. Gives how many there are. */
+/* Prints all rows of the sections "targets", in the order of the documents. Returns their number. */
 static size_t print_targets(FILE *out, const json_t *documents) {
   size_t index, inner, count = 0;
   const json_t *document, *row;

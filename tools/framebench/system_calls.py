@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""How many system calls a frame costs the daemon and its clients in shared memory: cpu backend, all sides spinning.
+"""Counts the system calls of a frame in the daemon and its clients, in shared memory: cpu backend, all sides spinning.
 
-Of a pipeline that replies, and of one whose results a consumer borrows: framebench load is producer and consumer then.
+It measures a pipeline that replies, and one whose results a consumer reads in shared memory. framebench load is both producer
+and consumer.
 
     system_calls.py [--programs build] [--json] [--quick]
 
-Watches framed and then framebench load with strace while frames pass, and counts their system calls against the frames
-of the same time. Those to epoll_wait stand aside: a lane that spins asks without waiting. Both sides, and the workers of
-the stage, need processors of their own for the figure to say something: four at least, with nothing else running. As a
-document, `framebench report` reads it.
+Watches framed and then framebench load with strace while frames pass, and divides their system calls by the frames of that
+time. Calls of epoll_wait do not count, since a spinning lane makes them to poll. Both sides and the stage's workers need their own
+processors: at least four, with no other load. `framebench report` reads the JSON document.
 """
 
 import os
@@ -22,7 +22,7 @@ import time
 import counting
 
 MOST = 0.01
-SETTLE_S = 0.5  # from the start of the load to full rate
+SETTLE_S = 0.5  # from the start of the load to the full rate
 WAYS = {
     "": lambda folder: {"reply": True},
     ", with a consumer": lambda folder: {"socket": f"{folder}/out.sock", "protocol": "native", "overload": "block"},
@@ -34,7 +34,7 @@ def emitted(folder, programs):
 
 
 def watch(threads, seconds, folder, programs):
-    """(frames, {system call: how often}) of these threads while they are watched, epoll_wait aside."""
+    """(frames, {system call: count}) of these threads while they are watched, without epoll_wait."""
     summary = folder / "summary"
     attached = [option for thread in threads for option in ("-p", str(thread))]
     with open(folder / "strace", "w+", encoding="utf-8") as said:
@@ -58,7 +58,7 @@ def watch(threads, seconds, folder, programs):
 
 
 def lanes_and_workers(pid):
-    """The daemon's threads but the first, which answers about its status."""
+    """The daemon's threads except the first, which answers status requests."""
     return [int(thread) for thread in os.listdir(f"/proc/{pid}/task") if int(thread) != pid]
 
 
@@ -78,7 +78,7 @@ def watch_side(side, way, daemon, seconds, folder, programs):
 
 
 def measure_side(side, way, sink, seconds, programs):
-    """The same with a daemon of its own, since results may go on waiting for a consumer that is gone."""
+    """Runs with a separate daemon, since results may still wait for a consumer of an earlier run."""
     with tempfile.TemporaryDirectory(prefix="framed-count-", dir="/tmp") as name:
         folder = pathlib.Path(name)
         (folder / "framed.yaml").write_text(counting.configuration(

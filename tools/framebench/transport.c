@@ -1,15 +1,15 @@
 /*
- * framebench transport: frames from a client to the daemon and back in memory that both share, beside the same work in one
- * process without a daemon, and beside the daemon's sockets.
+ * framebench transport: frames from a client to the daemon and back in shared memory. They are compared with the same work in
+ * one process without a daemon, and with the daemon's sockets.
  *
- * A daemon is started for it, before anything here uses the device. All take turns, since machines are faster at one time than
- * at another, and the median of each counts. Small frames take more turns: they are bound by processors, which vary most. Small
- * frames are held to the usual loop, in which copy engines make the copies; beside it stands the same loop with kernels for
- * copies, which is how the daemon copies them.
+ * It starts its own daemon before this process uses the device. All are measured in turns, since a machine's speed changes over
+ * time, and the median of each counts. Small frames have more turns, since processors limit them, which vary most. The target
+ * of small frames is the usual loop with copy engines. A loop with copies by kernels is also shown, since the daemon copies
+ * small frames so.
  *
- * Frames that a kernel takes which stays on the device are launched by nobody, so that no loop of launches bounds them: they
- * are held to what the times of a frame's own copies and kernels allow, and to what the link carries. Small copies are bound by
- * the calls for them, so the link is measured with large ones as well, and the greater figure is the limit.
+ * A resident kernel takes frames without launches, so no loop of launches limits it. Its target is the ideal of a frame's own
+ * copies and kernels, and the link's rate. Calls limit small copies, so the link is also measured with large ones, and the
+ * higher rate is the limit.
  */
 #include "tools/framebench/command.h"
 #include "tools/framebench/common/engine.h"
@@ -29,7 +29,7 @@
 
 enum { LARGE = 4 << 20, MEDIUM = 64 << 10, SMALL = 4096, LARGE_RUNS = 3, RUNS = 5 };
 
-/* What is measured, the largest frames first; each a size, and a way for its frames to go. */
+/* The measurements, largest frames first; each is a size and a way of transport. */
 enum way {
   LARGE_SHM,
   LARGE_STREAM,
@@ -56,10 +56,10 @@ struct work {
   unsigned slots;
   const char *pipeline; /* NULL: without the daemon */
   enum load_transport transport;
-  unsigned in_flight; /* 1: its latency counts, not its rate */
-  bool copied;        /* kernels make the copies; on CUDA only */
-  bool ideal;         /* what the times of a frame's copies and kernels allow, not what was seen */
-  size_t link;        /* what the link carries both ways at once in copies of that size; on CUDA only */
+  unsigned in_flight; /* 1: its latency counts instead of its rate */
+  bool copied;        /* by kernels; only with CUDA */
+  bool ideal;         /* the ideal of a frame's copies and kernels instead of a measured rate */
+  size_t link;        /* the link's rate in both directions at once, with copies of that size; only with CUDA */
 };
 
 static const struct work works[WAYS] = {
@@ -102,7 +102,7 @@ struct transport {
   const char *socket;
   struct gpu_device *device;
   bool cuda;
-  struct samples figures[WAYS]; /* frames a second, or microseconds */
+  struct samples figures[WAYS]; /* frames per second, or microseconds */
 };
 
 static const struct section rows_section = {"transport", "From client to daemon to client, and without a daemon",
@@ -142,7 +142,7 @@ static bool go_through(struct transport *transport, enum way way, struct problem
 
 /* -- without it -------------------------------------------------------------------------------------------------------- */
 
-/* `each`: microseconds from frame to frame, or of one frame alone. */
+/* `each`: microseconds per frame, or of one frame alone. */
 static bool run_engine(const struct transport *transport, const struct work *work, const struct gpu_chain *chain, double *each,
                        struct problem *problem) {
   const struct engine_setup setup = {
@@ -189,7 +189,7 @@ static bool run_bare(const struct transport *transport, const struct work *work,
   return done;
 }
 
-/* The better of launches and graphs, whatever the size. */
+/* The better of launches and graphs, for any size. */
 static bool run_best_bare(const struct transport *transport, const struct work *work, const struct gpu_chain *chain,
                           double *each, struct problem *problem) {
   double launched, replayed;
@@ -209,7 +209,7 @@ static bool run_link(const struct work *work, double *each, struct problem *prob
 }
 #endif
 
-/* On the CPU there is nothing more bare than the engine. */
+/* On the CPU there is no barer loop than the engine. */
 static bool go_alone(struct transport *transport, enum way way, struct problem *problem) {
   const struct work *work = &works[way];
   struct gpu_chain *chain = engine_chain(work->bytes, "affine", "scale", 1, problem);
@@ -232,7 +232,7 @@ static bool go_alone(struct transport *transport, enum way way, struct problem *
               json_pack("{s:f, s:f}", "frames_per_s", 1e6 / each, "in_gb_per_s", (double)work->bytes / each / 1e3), problem);
 }
 
-/* -- what it is held to ------------------------------------------------------------------------------------------------ */
+/* -- targets ----------------------------------------------------------------------------------------------------------- */
 
 static double median(struct transport *transport, enum way way) { return samples_percentile(&transport->figures[way], 0.5); }
 
@@ -255,7 +255,7 @@ static void add_targets_of_launches(struct transport *transport) {
   }
 }
 
-/* Of frames that a kernel takes which stays. */
+/* Adds the targets of the resident kernel. */
 static void add_targets_of_stays(struct transport *transport) {
   double alone = median(transport, SMALL_ALONE);
   double small = median(transport, MEDIUM_LINK), large = median(transport, LARGE_LINK);

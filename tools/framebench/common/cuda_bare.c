@@ -13,8 +13,8 @@
 
 struct bare_slot {
   struct bare *bare;
-  unsigned char *in, *out;               /* of the host */
-  unsigned char *device_in, *device_out; /* of the device */
+  unsigned char *in, *out;               /* on the host */
+  unsigned char *device_in, *device_out; /* on the device */
   cudaStream_t stream;
   cudaEvent_t done;
   cudaGraphExec_t graph;
@@ -207,7 +207,7 @@ struct bare *bare_free(struct bare *bare) {
 
 /* -- measuring ------------------------------------------------------------------------------------------------------ */
 
-/* As of the engine's, what counts is from when each slot has given its first frame back until the last frame begins. */
+/* Counts the time from the first result of each slot to the start of the last frame, like the engine. */
 static bool run(struct bare *bare, uint64_t frames, double *each, struct problem *problem) {
   unsigned slots = bare->setup.slots, index = 0;
   int64_t full = 0, over = 0;
@@ -227,7 +227,7 @@ static bool run(struct bare *bare, uint64_t frames, double *each, struct problem
   return true;
 }
 
-/* Frames that take so long, going by a shorter run. */
+/* The number of frames that take `seconds`, estimated from a shorter run. */
 static uint64_t frames_for(double seconds, double each) {
   double frames = seconds * 1e6 / each;
   return frames > 8.0 * GPU_MAX_SLOTS ? (uint64_t)frames : 8 * (uint64_t)GPU_MAX_SLOTS;
@@ -263,7 +263,7 @@ static bool serial_frame(struct bare_slot *slot, struct problem *problem) {
 }
 
 bool bare_serial(struct bare *bare, double seconds, double *each, struct problem *problem) {
-  for (int i = 0; i < 3; i++) { /* what is not warm does not count */
+  for (int i = 0; i < 3; i++) { /* warm-up */
     if (!serial_frame(&bare->slots[0], problem)) {
       return false;
     }

@@ -1,6 +1,6 @@
 /*
- * Kernels that only measuring needs, and the two programs that textbooks show for overlap, written as they write them:
- * two streams that take turns, a wait for the stream before its buffer is used again, the library's sine and cosine.
+ * Kernels for measurements, and two programs from textbooks on overlap. These use the textbooks' usual methods: two alternating
+ * streams, a wait for the stream before its buffer is reused, and the library's sine and cosine.
  */
 #include "tools/framebench/common/cuda_kernels.h"
 
@@ -36,7 +36,7 @@ enum { THREADS = 256, CHUNK_FLOATS = 4 << 20, FRAME_FLOATS = 1 << 20, ROUNDS = 1
 
 unsigned blocks_for(int count) { return unsigned((count + THREADS - 1) / THREADS); }
 
-/* What a program has on the device; given back at the end of its scope, however that comes. */
+/* The program's resources on the device, freed at the end of the scope. */
 struct textbook {
   float *host[2] = {}, *device_in[2] = {}, *device_out[2] = {};
   cudaStream_t streams[2] = {};
@@ -125,7 +125,7 @@ cudaError_t run_ping_pong(const textbook &book, unsigned frames) {
   return status;
 }
 
-/* Calls `work` RUNS times after a first time that does not count; `best` gets the shortest time in milliseconds. */
+/* Calls `work` RUNS times after a warm-up call. `best` receives the shortest time in milliseconds. */
 template <typename Work> cudaError_t best_of(Work work, double *best) {
   *best = 1e30;
   for (int run = 0; run <= RUNS; run++) {

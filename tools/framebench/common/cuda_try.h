@@ -1,4 +1,4 @@
-/* Every CUDA call of framebench's own measurements is checked, and its error is a problem. */
+/* Checks every CUDA call of framebench's own measurements, and turns errors into problems. */
 #ifndef FRAMED_FRAMEBENCH_COMMON_CUDA_TRY_H
 #define FRAMED_FRAMEBENCH_COMMON_CUDA_TRY_H
 
@@ -11,7 +11,7 @@ static inline bool cuda_try(cudaError_t status, const char *what, struct problem
                                               cudaGetErrorString(status));
 }
 
-/* Calls a function of CUDA and checks it. */
+/* Calls a CUDA function and checks its result. */
 #define CUDA_TRY(problem, function, ...) cuda_try(function(__VA_ARGS__), #function, (problem))
 
 #endif

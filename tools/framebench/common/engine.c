@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum { PAGE = 4096 };
-/* A first question is asked no later than that. */
+/* A frame whose first query ends within this time was finished already. */
 #define AT_ONCE_NS 200
 
 struct engine {
@@ -143,13 +143,13 @@ struct engine *engine_free(struct engine *engine) {
 
 /* -- running -------------------------------------------------------------------------------------------------------- */
 
-/* Asks the device, which is the only way to learn that it is dead. */
+/* Only a query of the device shows that it is dead. */
 static bool is_alive(const struct engine *engine, unsigned slot, struct problem *problem) {
   struct gpu_error error;
   return gpu_ask(engine->program, slot, &error) != GPU_DEAD || options_gpu_problem(&error, problem);
 }
 
-/* Sleeps until a callback has written, for this slot or another; a dead device calls none. */
+/* Sleeps until a callback has written, for any slot. A dead device makes no callback. */
 static bool sleep_until_woken(const struct engine *engine, unsigned slot, struct problem *problem) {
   enum { PATIENCE_MS = 1000 };
   struct epoll_event event;
@@ -175,7 +175,7 @@ static bool await_told(const struct engine *engine, unsigned slot, bool *slept, 
   return true;
 }
 
-/* `last`, if not NULL, gets when the question was asked that said DONE. */
+/* `last`, if not NULL, receives the time at which the successful query began. */
 static bool await_asking(const struct engine *engine, unsigned slot, int64_t *last, struct problem *problem) {
   struct gpu_error error;
   enum gpu_progress progress;
@@ -188,8 +188,10 @@ static bool await_asking(const struct engine *engine, unsigned slot, int64_t *la
   return progress == GPU_DONE || options_gpu_problem(&error, problem);
 }
 
-/* `waited`, if not NULL, gets the time in ns for which the frame was waited for, or 0 if it was done at once: where the device
- * is asked, the question that says so is work that every frame costs, and takes longer than those that do not. */
+/*
+ * `waited`, if not NULL, receives the ns of waiting for the frame, or 0 if it was finished. With polling, the successful query
+ * counts as work, not as waiting: every frame needs it, and it takes longer than the others.
+ */
 static bool await(const struct engine *engine, unsigned slot, int64_t *waited, struct problem *problem) {
   const int64_t before = waited ? samples_now() : 0;
   int64_t last = before;
@@ -208,8 +210,7 @@ static struct overlap_span span_of(int64_t begin, int64_t end, int64_t start) {
   return (struct overlap_span){(double)(begin - start) / 1e3, (double)(end - start) / 1e3};
 }
 
-/* A copy is served to its end, whenever its turn came; the kernel likewise. `seen`: when it was seen to be done, if it was
- * waited for, or 0. */
+/* A copy or kernel is counted to its end, whenever its turn came. `seen`: when a waited-for frame was seen to be done, or 0. */
 static bool note_times(const struct engine *engine, unsigned slot, int64_t start, int64_t seen, struct overlap_frame *span,
                        struct samples *notices, struct engine_figures *figures) {
   struct gpu_times times;
@@ -241,19 +242,19 @@ bool engine_graph(const struct engine *engine) { return gpu_program_graph(engine
 unsigned engine_timed_one_in(const struct engine *engine) { return gpu_program_timed_one_in(engine->program); }
 
 struct run {
-  uint64_t frames; /* at most so many */
-  int64_t ns;      /* no frame begins later than that after the first one; 0: whenever */
+  uint64_t frames; /* limit of frames */
+  int64_t ns;      /* no frame begins later than that after the first one; 0: no limit */
   struct overlap_frame *spans;
   uint64_t span_frames;
-  struct samples *notices; /* of frames that were waited for; NULL where it does not weigh */
-  bool weighs;             /* looks at the clock around each wait, which makes small frames slower */
+  struct samples *notices; /* of frames that were waited for; NULL unless `weighs` */
+  bool weighs;             /* reads the clock around each wait, which slows small frames down */
 };
 
 struct course {
   uint64_t begun, done;
-  unsigned oldest, next; /* slots are taken in turn */
+  unsigned oldest, next; /* slots are used in turn */
   int64_t start, waited;
-  int64_t full; /* when each slot had given its first frame back */
+  int64_t full; /* when each slot had returned its first frame */
   bool over;
 };
 
@@ -296,7 +297,7 @@ static bool begin_next(struct engine *engine, const struct run *run, struct cour
   return true;
 }
 
-/* From now on none begins. */
+/* From now on no frame begins. */
 static void end_course(const struct engine *engine, struct course *course, struct engine_figures *figures) {
   course->over = true;
   if (course->done > engine->setup.slots) {
@@ -345,8 +346,10 @@ bool engine_run_time(struct engine *engine, int64_t ns, struct engine_figures *f
   return run_anchored(engine, &run, figures, problem);
 }
 
-/* A run that tells what the main one does not: the host's work, and, if that one did not time all frames, a further one for
- * the service times, unless times are off. */
+/*
+ * Measures the host's work in a separate run, since reading the clock slows the frames. If the main run did not time all
+ * frames, a further run measures service times, unless times are off.
+ */
 static bool weigh(struct engine *engine, struct samples *notices, struct engine_figures *figures, struct problem *problem) {
   enum { MOST_FRAMES = 400 };
   struct engine_figures other;
@@ -375,7 +378,7 @@ static bool weigh(struct engine *engine, struct samples *notices, struct engine_
 bool engine_run_for(struct engine *engine, double seconds, struct engine_figures *figures, struct problem *problem) {
   const uint64_t least = 16 * (uint64_t)engine->setup.slots;
   uint64_t frames = least;
-  /* The second look is long enough to leave out what the first frames cost. */
+  /* the second estimate is long enough to hide the cost of the first frames */
   for (int i = 0; i < 2; i++) {
     if (!engine_run(engine, frames, NULL, 0, figures, problem)) {
       return false;

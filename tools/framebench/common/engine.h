@@ -1,7 +1,7 @@
 /*
- * Frames back to back through gpu/gpu.h, as a session of the daemon runs them, with no socket on either side.
+ * Runs frames back to back through gpu/gpu.h, like a session of the daemon, but without sockets.
  *
- * An engine has the slots, their pinned memfd and a program; it may run again and again. It is used by one thread.
+ * An engine owns the slots, their pinned memfd and a program, and can run repeatedly. Only one thread may use it.
  */
 #ifndef FRAMED_FRAMEBENCH_COMMON_ENGINE_H
 #define FRAMED_FRAMEBENCH_COMMON_ENGINE_H
@@ -12,7 +12,7 @@
 #include "tools/framectl/common/problem.h"
 
 enum engine_completion {
-  ENGINE_SPIN,    /* asks the device until the oldest frame is done */
+  ENGINE_SPIN,    /* polls the device until the oldest frame is done */
   ENGINE_CALLBACK /* sleeps until the stream's callback has written to an eventfd */
 };
 
@@ -20,75 +20,84 @@ struct engine_setup {
   const struct gpu_chain *chain; /* must outlive the engine */
   unsigned slots;
   enum engine_completion completion;
-  bool pageable; /* memory that is not registered with the device */
+  bool pageable; /* memory is not registered with the device */
   enum gpu_graph_choice graph;
   enum gpu_order_choice order;
   int timed_one_in;  /* as in struct gpu_options */
-  bool weigh;        /* the same */
-  const void *frame; /* what is in every input; NULL: zeros */
+  bool weigh;        /* as in struct gpu_options */
+  const void *frame; /* the content of every input; NULL: zeros */
 };
 
 struct engine_figures {
   uint64_t frames;
-  double wall; /* microseconds, from the first submit to the last result seen */
-  /* Of those, frames that were seen done while all slots were in use: after each slot's first one, and before the last ones ran
-   * out. What it takes to fill the slots is of the run, and nobody's who goes on. */
+  double wall; /* microseconds, from the first submission to the last result */
+  /*
+   * The frames that finished while all slots were in use: after each slot's first frame, and before the last frames. Filling
+   * the slots happens once, so it does not count in a steady state.
+   */
   uint64_t steady_frames;
   double steady;                   /* microseconds */
   double service[OVERLAP_ENGINES]; /* microseconds, of all frames together */
-  double wait;                     /* the same, on the device and in no engine */
-  uint64_t timed;                  /* frames that have a share in `service` and `wait` */
-  bool side_by_side;               /* kernels make the copies too: what frames are on the device runs beside that of others */
-  /* What only engine_run_for() tells. */
-  double host;      /* microseconds in which this thread did not wait for the device; the question that says DONE is work */
-  uint64_t weighed; /* frames that have a share in `host` */
-  double notice;    /* microseconds from the end of a frame that was waited for until that was seen: the median of a run */
-  uint64_t noticed; /* how many were */
+  double wait;                     /* microseconds on the device outside any engine, of all frames together */
+  uint64_t timed;                  /* frames that contribute to `service` and `wait` */
+  bool side_by_side;               /* kernels make the copies, so all steps of different frames can run side by side */
+  /* Only engine_run_for() measures the following. */
+  double host;      /* microseconds in which this thread did not wait for the device; the successful query counts as work */
+  uint64_t weighed; /* frames that contribute to `host` */
+  double notice;    /* microseconds from a frame's end until the host saw it: the median over frames that were waited for */
+  uint64_t noticed; /* the number of these frames */
 };
 
 struct engine;
 
-/* What the warm-up measured of its frames, in microseconds; 0 where it did not. */
+/* The costs that the warm-up measured, in microseconds; 0 where it measured none. */
 void engine_costs(const struct engine *engine, struct diagnosis_costs *costs);
 
-/* Microseconds a frame while all slots are in use; of the whole run, where it was too short for that. */
+/* Microseconds per frame while all slots are in use, or of the whole run if that was too short. */
 double engine_each(const struct engine_figures *figures);
 
-/* Warms up too. NULL on a problem. */
+/* Includes a warm-up. NULL on a problem. */
 struct engine *engine_new(struct gpu_device *device, const struct engine_setup *setup, struct problem *problem);
-struct engine *engine_free(struct engine *engine); /* NULL is fine; returns NULL */
+struct engine *engine_free(struct engine *engine); /* NULL is valid; returns NULL */
 
-/* Whether the engine replays graphs, and of how many frames one is timed. */
+/* Whether the engine replays graphs, and which fraction of frames is timed: one in so many. */
 bool engine_graph(const struct engine *engine);
 unsigned engine_timed_one_in(const struct engine *engine);
 
-/* Runs `frames` frames. The first `span_frames` of them are timed in any case, and leave their spans, in microseconds after
- * the first submit, in `spans`, if that is not NULL; where the device has no times for them they stay as they are. */
+/*
+ * Runs `frames` frames. The first `span_frames` are always timed, and `spans`, if not NULL, receives their times in
+ * microseconds after the first submission. If the device cannot time them, `spans` is unchanged.
+ */
 bool engine_run(struct engine *engine, uint64_t frames, struct overlap_frame *spans, uint64_t span_frames,
                 struct engine_figures *figures, struct problem *problem);
 
-/* Runs frames until so much time has passed since the first one; none begins later. */
+/* Runs frames for `ns` nanoseconds after the first one begins; no frame begins later. */
 bool engine_run_time(struct engine *engine, int64_t ns, struct engine_figures *figures, struct problem *problem);
 
-/* Runs as many frames as take about `seconds`, after some that tell how many that is. What the host does comes from a further
- * run, and where only some frames are timed, the service times from one in which all are: looking costs the wall nothing. Where
- * only some are, all that are timed come together, so a short run would hold more of them than their share or none; it begins
- * when it will hold none. */
+/*
+ * Runs as many frames as take about `seconds`, estimated from shorter runs. Further runs measure the host's work and, if only
+ * some frames are timed, the service times, so that measuring does not slow the main run. Timed frames come in groups, so a
+ * short run could hold too many or none. It begins at a moment when it will hold none.
+ */
 bool engine_run_for(struct engine *engine, double seconds, struct engine_figures *figures, struct problem *problem);
 
-/* How long to wait at `now` so that a run of `ns` holds no timed frame of a program that times one in so many; 0 where every
- * run of that length does. */
+/*
+ * How long to wait at `now` so that a run of `ns` has no timed frame of a program that times one frame in `timed_one_in`. 0 if
+ * every run of that length has some.
+ */
 int64_t engine_pause(unsigned timed_one_in, int64_t now, int64_t ns);
 
-/* Waits that long before a run of so many microseconds, or somewhat more. */
+/* Waits that long before a run of `us` microseconds, with some reserve. */
 void engine_pause_for(unsigned timed_one_in, double us);
 
-/* The ideal of the figures' own service times with so many slots, in microseconds a frame: forecast_wall() of many frames by
- * their number. `kernels` as in struct overlap_work. `copy`: what a copy of a frame takes while both directions of the link
- * are busy, or 0; with more than one slot, in which case the ideal has them busy, no copy's service counts as less. */
+/*
+ * The ideal of the run's own service times with `slots` slots, in microseconds per frame: forecast_wall() of many frames by
+ * their number. `kernels` as in struct overlap_work. `copy`: the time of a frame's copy while both directions of the link are
+ * busy, or 0. With more than one slot both are busy, so no copy counts as shorter.
+ */
 double engine_ideal(const struct engine_figures *figures, unsigned slots, unsigned kernels, double copy);
 
-/* A chain of one stage with one parameter or none (`parameter` NULL) on a tensor of floats. NULL on a problem. */
+/* A chain of one stage on a tensor of floats, with one parameter or none (`parameter` NULL). NULL on a problem. */
 struct gpu_chain *engine_chain(size_t frame_bytes, const char *stage, const char *parameter, double value,
                                struct problem *problem);
 

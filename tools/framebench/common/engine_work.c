@@ -1,4 +1,4 @@
-/* What of engine.h needs no engine: the work that frames are, the ideal of its times, and when a short run may begin. */
+/* The parts of engine.h that need no device: chains, the ideal of measured times, and the start of short runs. */
 #include "tools/framebench/common/engine.h"
 
 #include "tools/framebench/common/options.h"
@@ -21,7 +21,7 @@ int64_t engine_pause(unsigned timed_one_in, int64_t now, int64_t ns) {
 }
 
 void engine_pause_for(unsigned timed_one_in, double us) {
-  static const double spare = 1.25; /* how much longer a run may take than those before it say */
+  static const double spare = 1.25; /* a run may take this much longer than estimated */
   int64_t ns = engine_pause(timed_one_in, samples_now(), (int64_t)(us * 1e3 * spare));
   const struct timespec span = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
   nanosleep(&span, NULL);
@@ -43,7 +43,7 @@ static void raise_copies(struct overlap_work *work, double copy) {
 }
 
 double engine_ideal(const struct engine_figures *figures, unsigned slots, unsigned kernels, double copy) {
-  enum { MANY = 500 }; /* so that the first and the last one's waiting hardly counts */
+  enum { MANY = 500 }; /* makes the first and last frames' waiting negligible */
   struct overlap_work work = {.kernels = kernels, .slots = slots};
   for (int engine = 0; engine < OVERLAP_ENGINES && figures->timed > 0; engine++) {
     work.service[engine] = figures->service[engine] / (double)figures->timed;

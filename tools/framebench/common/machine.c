@@ -6,7 +6,7 @@
 #include <sys/utsname.h>
 #include <time.h>
 
-/* The text after `key` and the colon behind it in a file of lines; empty where there is none. */
+/* The text after `key` and its colon in a file of lines; empty if there is no such line. */
 static void find_line(const char *path, const char *key, char *text, size_t room) {
   char line[512];
   FILE *file = fopen(path, "re");
@@ -24,7 +24,7 @@ static void find_line(const char *path, const char *key, char *text, size_t room
   }
 }
 
-/* "580.65.06" of "NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build ...". */
+/* Extracts "580.65.06" from "NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build ...". */
 static void find_driver(char *text, size_t room) {
   char line[512];
   find_line("/proc/driver/nvidia/version", "NVRM version", line, sizeof line);

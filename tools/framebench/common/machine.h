@@ -1,4 +1,4 @@
-/* Where something was measured: processor, kernel, driver and date, for the head of a document. */
+/* Describes the machine of a measurement, for the head of a document: processor, kernel, driver and date. */
 #ifndef FRAMED_FRAMEBENCH_COMMON_MACHINE_H
 #define FRAMED_FRAMEBENCH_COMMON_MACHINE_H
 
@@ -7,7 +7,7 @@
 /* A new object; NULL without memory. */
 json_t *machine_describe(void);
 
-/* On how many processors this process may run. */
+/* The number of processors that this process may use. */
 unsigned machine_processors(void);
 
 #endif

@@ -37,7 +37,7 @@ static bool parse_number(const char *name, const char *text, unsigned long least
   return true;
 }
 
-/* Which bit a subcommand needs that takes this option; 0: all take it. */
+/* The bit that a subcommand needs to accept this option; 0: all accept it. */
 static unsigned needs(int option) {
   switch (option) {
   case 'w':

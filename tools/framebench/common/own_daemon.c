@@ -20,7 +20,7 @@ enum { START_S = 60, STOP_S = 10, LOOK_US = 10000, PATH = 96, LAST_WORDS = 600 }
 struct own_daemon {
   char folder[PATH - 32];
   char socket[PATH], file[PATH], log[PATH];
-  pid_t process; /* 0: none */
+  pid_t process; /* 0: not running */
 };
 
 /* -- the configuration ---------------------------------------------------------------------------------------------- */
@@ -57,7 +57,7 @@ json_t *own_daemon_format(const struct frame_format *tensor) {
   return json_pack("{s:s, s:o}", "dtype", element_type_names[tensor->dtype], "shape", shape);
 }
 
-/* JSON is YAML. */
+/* Writes JSON, which is valid YAML. */
 static bool write_config(const struct own_daemon *daemon, const struct own_pipeline *pipelines, unsigned count, json_t *keys,
                          struct problem *problem) {
   json_t *all = json_object();
@@ -74,7 +74,7 @@ static bool write_config(const struct own_daemon *daemon, const struct own_pipel
 
 /* -- the process ---------------------------------------------------------------------------------------------------- */
 
-/* Where the daemon is: beside this program, unless $FRAMED_BINARY says otherwise. */
+/* Finds the daemon's program: $FRAMED_BINARY, or the one beside this program. */
 static bool find_program(char *path, size_t room, struct problem *problem) {
   const char *named = getenv("FRAMED_BINARY");
   ssize_t length = readlink("/proc/self/exe", path, room - sizeof "framed");
@@ -98,7 +98,7 @@ static void become_daemon(const struct own_daemon *daemon, const char *program) 
   _exit(127);
 }
 
-/* The end of its log, for a problem. */
+/* Makes a problem from the end of the daemon's log. */
 static bool report_end(const struct own_daemon *daemon, const char *what, struct problem *problem) {
   char words[LAST_WORDS] = "";
   FILE *log = fopen(daemon->log, "re");
@@ -187,7 +187,7 @@ static void remove_folder(const char *folder) {
   DIR *entries = opendir(folder);
   struct dirent *entry;
   while (entries && (entry = readdir(entries))) {
-    unlinkat(dirfd(entries), entry->d_name, 0); /* "." and ".." stay */
+    unlinkat(dirfd(entries), entry->d_name, 0); /* "." and ".." cannot be removed */
   }
   if (entries) {
     closedir(entries);

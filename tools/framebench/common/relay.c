@@ -17,7 +17,7 @@
 
 enum { RING = 3 };
 
-/* The ends of the two connections: producer -> relay -> consumer. -1: closed. */
+/* The ends of both connections: producer -> relay -> consumer. -1: closed. */
 struct wires {
   int producer, relay_in, relay_out, consumer;
 };
@@ -28,7 +28,7 @@ static bool fail(struct problem *problem, const char *what) {
 
 /* -- whole frames over a socket ------------------------------------------------------------------------------------- */
 
-/* With MSG_DONTWAIT in `flags` it asks again and again. False: the other end is gone. */
+/* With MSG_DONTWAIT in `flags` it polls. False: the peer closed the connection. */
 static bool receive_all(int socket, char *buffer, size_t bytes, int flags) {
   while (bytes > 0) {
     ssize_t got = recv(socket, buffer, bytes, flags);
@@ -53,7 +53,7 @@ static bool send_all(int socket, const char *buffer, size_t bytes) {
   return true;
 }
 
-/* Touched memory, so that no page fault is measured. NULL without. */
+/* Pre-faulted memory, so that page faults are not measured. NULL without memory. */
 static char *frame_memory(size_t bytes) {
   void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   return memory == MAP_FAILED ? NULL : memory;
@@ -86,7 +86,7 @@ static void *write_frames(void *argument) {
     while (sem_wait(&ring->full) != 0) {
     }
     if (!send_all(ring->wires->relay_out, ring->frames[i], ring->bytes)) {
-      _exit(0); /* the caller has seen enough */
+      _exit(0); /* the caller closed its end */
     }
     sem_post(&ring->empty);
   }
@@ -125,7 +125,7 @@ static void relay(const struct wires *wires, const struct relay_load *load) {
 static void set_buffers(const int pair[2], size_t bytes) {
   int value = (int)bytes;
   for (int i = 0; i < 2 && bytes > 0; i++) {
-    setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &value, sizeof value); /* the system's limit is as good as it gets */
+    setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &value, sizeof value); /* the system limits the size */
     setsockopt(pair[i], SOL_SOCKET, SO_RCVBUF, &value, sizeof value);
   }
 }
@@ -153,7 +153,7 @@ static bool open_wires(struct wires *wires, size_t buffer, struct problem *probl
   return true;
 }
 
-/* To a daemon. Its reader comes first, so that it sees every result. */
+/* Connects to a daemon. The reader connects first, so that it receives every result. */
 static bool connect_wires(struct wires *wires, const struct relay_load *load, struct problem *problem) {
   *wires = (struct wires){-1, -1, -1, unix_connect(load->sink, "the sink", -1, problem)};
   wires->producer = wires->consumer >= 0 ? unix_connect(load->source, "the source", -1, problem) : -1;
@@ -165,7 +165,7 @@ static bool connect_wires(struct wires *wires, const struct relay_load *load, st
   return true;
 }
 
-/* The relay's process; it ends when its consumer or its producer is gone, or this process. */
+/* Starts the relay's process. It ends when its consumer, its producer or this process ends. */
 static pid_t start_relay(struct wires wires, const struct relay_load *load) {
   pid_t process = fork();
   if (process == 0) {
@@ -201,7 +201,7 @@ static void wait_for(pid_t process) {
 static bool read_for(int socket, char *frame, const struct relay_load *load, double *rate) {
   int64_t start = 0, now = 0, limit = 0;
   uint64_t frames = 0;
-  /* The first frames fill the pipe. */
+  /* the first frames fill the pipe */
   for (int i = 0; i < RING + 2; i++) {
     if (!receive_all(socket, frame, load->frame_bytes, 0)) {
       return false;
@@ -220,7 +220,7 @@ static bool read_for(int socket, char *frame, const struct relay_load *load, dou
   return true;
 }
 
-/* A daemon gives what it has to the next reader, if this one leaves too early. */
+/* Reads the remaining results, since a daemon would pass them to the next reader. */
 static void read_rest(int socket, char *frame, size_t bytes) {
   const struct timeval silence = {.tv_usec = 100000};
   setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof silence);

@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 struct results {
-  bool json, failed; /* failed: no memory */
+  bool json, failed; /* failed: out of memory */
   json_t *document;
   const char *command;
   struct progress progress;
   size_t expected;               /* rows of the section; 0: unknown */
-  const struct section *section; /* the one that rows go to */
-  json_t *rows;                  /* of it; the document's */
+  const struct section *section; /* the current one */
+  json_t *rows;                  /* its rows, owned by the document */
 };
 
 struct results *results_new(const char *command, bool json, json_t *machine) {
@@ -100,7 +100,7 @@ static struct table *new_table(const struct column *columns) {
   return table_new(headings);
 }
 
-/* Rows of one section say the same as a rule: it is said once. */
+/* Most rows of a section have the same note, so each note is printed once. */
 static void print_notes(const json_t *rows) {
   const char *said = "";
   size_t index;

@@ -1,4 +1,4 @@
-/* Measured times of one thing done many times, and what people want to know of them. */
+/* Repeated measurements of one time, and their statistics. */
 #ifndef FRAMED_FRAMEBENCH_COMMON_SAMPLES_H
 #define FRAMED_FRAMEBENCH_COMMON_SAMPLES_H
 
@@ -12,11 +12,11 @@ struct samples { /* zero before use; samples_free() after */
   size_t count, room;
 };
 
-/* False without memory; what was added before stays. */
+/* False without memory; earlier samples remain. */
 bool samples_add(struct samples *samples, double value);
 void samples_free(struct samples *samples);
 
-/* The value that `share` (0 to 1) of the samples do not exceed: the nearest rank. 0 without samples. Sorts them. */
+/* The value that `share` (0 to 1) of the samples do not exceed, by the nearest rank. 0 without samples. Sorts the samples. */
 double samples_percentile(struct samples *samples, double share);
 
 /* CLOCK_MONOTONIC in ns. */

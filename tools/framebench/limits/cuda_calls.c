@@ -1,4 +1,4 @@
-/* Launches, and how soon their end is seen; one frame alone. All of it runs on streams of its own, with nothing but CUDA. */
+/* Measures launches, the notification of their end, and one frame alone. It uses only CUDA, on its own streams. */
 #include "tools/framebench/common/cuda_bare.h"
 #include "tools/framebench/common/cuda_kernels.h"
 #include "tools/framebench/common/cuda_try.h"
@@ -25,7 +25,7 @@ struct caller {
   cudaStream_t stream;
   cudaEvent_t polled, blocking;
   cudaGraphExec_t graph;   /* of one empty kernel */
-  volatile uint32_t *flag; /* mapped memory of the host */
+  volatile uint32_t *flag; /* mapped host memory */
   uint32_t value;
   atomic_bool called;
   int event, epoll;
@@ -43,7 +43,7 @@ static bool launch(struct caller *caller, struct problem *problem) {
   return cuda_try((cudaError_t)kernels_empty(caller->stream), "launching a kernel", problem);
 }
 
-/* Each gives the moment at which what it measures is over, or -1 on a problem. */
+/* Each returns the time at which the measured step is over, or -1 on a problem. */
 
 static int64_t after_call(struct caller *caller, struct problem *problem) {
   bool done = launch(caller, problem);
@@ -57,7 +57,7 @@ static int64_t after_graph_call(struct caller *caller, struct problem *problem) 
   return done && CUDA_TRY(problem, cudaStreamSynchronize, caller->stream) ? now : -1;
 }
 
-/* Asks until what is on the stream is done. */
+/* Polls until the stream's work is done. */
 static int64_t spin(struct caller *caller, struct problem *problem) {
   if (!CUDA_TRY(problem, cudaEventRecord, caller->polled, caller->stream)) {
     return -1;

@@ -1,4 +1,4 @@
-/* Copies between host and device by size, direction and kind of memory. */
+/* Measures copies between host and device by size, direction and kind of memory. */
 #include "tools/framebench/common/cuda_try.h"
 #include "tools/framebench/common/samples.h"
 #include "tools/framebench/limits/limits.h"
@@ -23,7 +23,7 @@ static const char *const memory_names[MEMORY_KINDS] = {"pinned", "memfd, registe
 struct copier {
   enum memory_kind kind;
   size_t bytes;        /* of each half */
-  unsigned char *host; /* to the device from the first half, back to the second one */
+  unsigned char *host; /* the first half goes to the device, the second half receives */
   void *device[2];     /* for each direction */
   cudaStream_t stream[2];
   bool registered;
@@ -89,12 +89,12 @@ static bool enqueue_copy(const struct copier *copier, int back, size_t bytes, st
                          copier->stream[0]);
 }
 
-/* `directions`: bit 0 to the device, bit 1 from it. `rate`: GB/s in each of them. */
+/* `directions`: bit 0 is host to device, bit 1 device to host. `rate`: GB/s in each direction. */
 static bool time_copies(const struct copier *copier, unsigned directions, size_t bytes, uint64_t count, double *rate,
                         struct problem *problem) {
   int64_t start = 0;
   for (uint64_t i = 0; i < count + 2; i++) {
-    if (i == 2) { /* the first two warm up */
+    if (i == 2) { /* the first two are a warm-up */
       if (!CUDA_TRY(problem, cudaStreamSynchronize, copier->stream[0]) ||
           !CUDA_TRY(problem, cudaStreamSynchronize, copier->stream[1])) {
         return false;

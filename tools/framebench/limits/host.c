@@ -1,4 +1,4 @@
-/* What the host allows with no GPU in it: memory, wake-ups between threads, and frames over Unix sockets. */
+/* Measures the host without a GPU: memory, wake-ups between threads, and frames over Unix sockets. */
 #include "tools/framebench/common/relay.h"
 #include "tools/framebench/limits/limits.h"
 
@@ -29,7 +29,7 @@ static bool copy_memory(struct results *results, size_t bytes, double seconds) {
   memset(to, 2, bytes);
   int64_t start = samples_now(), now;
   do {
-    from[copies % bytes]++; /* so that no copy is like the one before */
+    from[copies % bytes]++; /* makes each copy differ from the previous one */
     memcpy(to, from, bytes);
     __asm__ volatile("" : : "r"(to) : "memory");
     copies++;
@@ -63,7 +63,7 @@ static const struct section wake_section = {
 struct waker {
   int event;
   unsigned rounds;
-  _Atomic int64_t written;   /* when; 0: not asked for, or taken */
+  _Atomic int64_t written;   /* time of the write; 0: none, or already handled */
   _Atomic unsigned wanted;   /* rounds that the sleeper is ready for */
   _Atomic unsigned finished; /* rounds done */
 };
@@ -75,10 +75,10 @@ static void *write_events(void *argument) {
     while (atomic_load(&waker->wanted) < round) {
       usleep(10);
     }
-    usleep(50); /* so that the other is asleep */
+    usleep(50); /* the other thread needs time to fall asleep */
     atomic_store(&waker->written, samples_now());
     if (write(waker->event, &one, sizeof one) != (ssize_t)sizeof one) {
-      return NULL; /* an eventfd takes a 1 always */
+      return NULL; /* an eventfd always accepts a 1 */
     }
   }
   return NULL;

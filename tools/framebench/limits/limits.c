@@ -1,7 +1,7 @@
 /*
- * framebench limits: what this machine allows, each figure measured here and now.
+ * framebench limits: measures what this machine allows.
  *
- * What needs no GPU comes first, since its processes are forked before any driver is loaded.
+ * Parts without a GPU come first, since their processes must be forked before a driver is loaded.
  */
 #include "tools/framebench/limits/limits.h"
 #include "tools/framebench/command.h"
@@ -19,7 +19,7 @@ static void opening_row(struct results *results, const char *what, int64_t ns) {
   results_row(results, json_pack("{s:s, s:f}", "what", what, "us", (double)ns / 1e3));
 }
 
-/* What a start of the daemon waits for: the context with its kernels, and memory that is pinned. */
+/* Measures the parts of the daemon's start that take time: the context with its kernels, and pinned memory. */
 static struct gpu_device *measure_opening(struct results *results, const struct options *options, struct problem *problem) {
   const size_t bytes = options->quick ? 1 << 20 : 64 << 20;
   struct gpu_error error;

@@ -7,26 +7,26 @@
 
 typedef bool limits_part(struct results *results, const struct options *options, struct problem *problem);
 
-/* Sockets, memory and wake-ups of the host. Forks: before any use of CUDA. */
+/* Sockets, memory and wake-ups of the host. Forks, so call it before any use of CUDA. */
 limits_part limits_host;
 
-/* With CUDA alone; the device is open and current. */
+/* Uses only CUDA; the device must be open and current. */
 limits_part limits_copies, limits_calls, limits_round_trips;
 
-/* The bare loop of CUDA, and beside it the engine; on the CPU the engine alone. */
+/* Compares the engine with the bare loop of CUDA. On the CPU it measures only the engine. */
 bool limits_loop(struct results *results, const struct options *options, struct gpu_device *device, struct problem *problem);
 
-/* What the engine pays for taking the times of frames: of none, of as many as the daemon takes, of all. */
+/* Measures the cost of frame times: none timed, as many as the daemon times, all timed. */
 bool limits_timing(struct results *results, const struct options *options, struct gpu_device *device, struct problem *problem);
 
-/* Adds to the targets what limits_timing() found. */
+/* Adds targets from the rows of limits_timing(). */
 void limits_timing_targets(struct results *results);
 
-/* What the engine is held to, from the rows of limits_loop() and limits_timing(). */
+/* Adds targets from the rows of limits_loop() and limits_timing(). */
 void limits_targets(struct results *results);
 
 #ifdef FRAMED_CUDA
-/* GB/s each way of pinned copies of that size when both directions run at once. */
+/* GB/s in each direction of pinned copies of that size while both directions are busy. */
 bool limits_both_ways(size_t bytes, double *rate, struct problem *problem);
 #endif
 

@@ -1,5 +1,5 @@
 /*
- * Frames back to back: the bare loop of CUDA and the engine of framed in turn, so that both see the same machine.
+ * Frames back to back: the bare loop of CUDA and framed's engine in turns, so that both see the same machine.
  *
  * Each figure is the median of some runs. The ratio is the engine's rate over that of the bare loop.
  */
@@ -32,12 +32,12 @@ struct contest {
   struct gpu_device *device;
   unsigned index; /* of the device */
   bool cuda;
-  double seconds; /* a run */
+  double seconds; /* of a run */
   size_t bytes;
-  struct engine_setup setup; /* times of frames as the daemon takes them */
+  struct engine_setup setup; /* times frames like the daemon */
 };
 
-/* Both give microseconds a frame, or 0 where there is no such loop. */
+/* Both return microseconds per frame, or 0 if there is no such loop. */
 
 static bool run_bare(const struct contest *contest, double *each, struct problem *problem) {
   *each = 0;
@@ -93,7 +93,7 @@ static bool loop_row(struct results *results, const struct contest *contest, str
             problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for samples"));
   }
   double bare_each = samples_percentile(&bare, 0.5), engine_each = samples_percentile(&engine, 0.5);
-  if (bare_each <= 0 && engine_each <= 0) { /* graphs, on a backend that has none */
+  if (bare_each <= 0 && engine_each <= 0) { /* a backend without graphs */
     samples_free(&bare);
     samples_free(&engine);
     return done;
@@ -112,7 +112,7 @@ static bool loop_row(struct results *results, const struct contest *contest, str
   return done;
 }
 
-/* All ways to be told that frames of one size are done, with each number of slots. */
+/* Measures frames of one size with each notification method and number of slots. */
 static bool loop_rows(struct results *results, struct contest *contest, struct problem *problem) {
   static const unsigned slots[] = {1, 2, 3, 4, 8};
   for (int way = 0; way < 4; way++) {
@@ -128,7 +128,7 @@ static bool loop_rows(struct results *results, struct contest *contest, struct p
   return true;
 }
 
-/* -- what the engine is held to ------------------------------------------------------------------------------------- */
+/* -- targets -------------------------------------------------------------------------------------------------------- */
 
 static const struct aim {
   size_t bytes;

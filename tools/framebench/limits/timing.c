@@ -1,11 +1,11 @@
 /*
- * What times cost: the same frames, small and large ones, with the times of none taken, of as many as the daemon takes, and of
- * all.
+ * The cost of frame times: the same frames, small and large ones, with no frame timed, with as many as the daemon times, and
+ * with all.
  *
- * The difference is small. So engines of the three kinds take turns, since a machine is not the same from one second to the
- * next; and there are some of each kind, since two of one kind are not the same either: their streams and memory lie elsewhere.
- * Each figure is the median of all turns. One turn of the daemon's kind may hold more than its share of timed frames or none;
- * all of them together have it.
+ * The difference is small, and a machine's speed changes from one second to the next. So engines of the three kinds take turns.
+ * There are several engines of each kind, since streams and memory at other places differ in speed, too. Each figure is the
+ * median of all turns. A single turn of the daemon's kind may have too many timed frames or none; all turns together have the
+ * right share.
  */
 #include "tools/framebench/common/engine.h"
 #include "tools/framebench/common/samples.h"
@@ -37,7 +37,7 @@ struct trial {
   unsigned slots;
   bool graph;
   bool quick;
-  int engines; /* of each way */
+  int engines; /* of each kind */
 };
 
 static struct engine *open_engine(const struct trial *trial, enum way way, struct problem *problem) {
@@ -52,7 +52,7 @@ static struct engine *open_engine(const struct trial *trial, enum way way, struc
   return engine && engine_run(engine, 4 * (uint64_t)trial->slots, NULL, 0, &unused, problem) ? engine : engine_free(engine);
 }
 
-/* Adds microseconds a frame. */
+/* Adds one sample of microseconds per frame. */
 static bool take_turn(const struct trial *trial, struct engine *engine, struct samples *samples, struct problem *problem) {
   struct engine_figures figures;
   return engine_run_time(engine, trial->quick ? QUICK_NS : TURN_NS, &figures, problem) &&
@@ -60,7 +60,7 @@ static bool take_turn(const struct trial *trial, struct engine *engine, struct s
           problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for samples"));
 }
 
-/* One engine of each kind. Nothing is measured where the backend has no graphs and they are asked for. */
+/* Runs one engine of each kind. Measures nothing if graphs are requested and the backend has none. */
 static bool run_engines(const struct trial *trial, struct samples samples[WAYS], unsigned *one_in, struct problem *problem) {
   struct engine *engines[WAYS] = {NULL};
   bool done = true;
@@ -130,7 +130,7 @@ void limits_timing_targets(struct results *results) {
   const json_t *row;
   json_array_foreach(results_rows(results, timing_section.name), index, row) {
     if (json_integer_value(json_object_get(row, "bytes")) != SMALL_BYTES) {
-      continue; /* only small ones are held to it */
+      continue; /* only small frames have a target */
     }
     bool graph = strcmp(json_string_value(json_object_get(row, "graph")), "yes") == 0;
     targets_add(results,

@@ -16,14 +16,14 @@
 enum {
   READ_LEAST = 64 << 10,
   READ_MOST = 1 << 20,
-  SAYING = 256,                  /* of what a daemon says that turns a client away */
-  LOOK_NS = 20 * 1000 * 1000,    /* how often a blocked call looks whether it should end */
+  SAYING = 256,                  /* bytes of a daemon's refusal */
+  LOOK_NS = 20 * 1000 * 1000,    /* how often a blocked call checks whether it should end */
   SILENCE_NS = 200 * 1000 * 1000 /* after which nothing is expected any more */
 };
-#define PATIENCE_NS NS_PER_S /* for a window that is full: what has not come by then is lost */
+#define PATIENCE_NS NS_PER_S /* timeout of a full window; results that are missing then are lost */
 
 struct load_client {
-  struct load_native *native; /* does everything, if there is one */
+  struct load_native *native; /* handles native pipelines; NULL: this file does */
   struct load_wire wire;
   struct load_pace pace;
   struct load_window window;
@@ -33,27 +33,27 @@ struct load_client {
   size_t buffer_bytes;
   pthread_t writer, reader;
   bool started;
-  bool writing, reading; /* the threads are to be joined */
+  bool writing, reading; /* the threads must be joined */
   atomic_bool hurry;     /* the writer ends at once */
   atomic_bool finish;    /* the reader ends after a silence */
   _Atomic uint64_t sent;
   atomic_bool sent_out; /* `sent` is final */
   atomic_int write_error, read_error;
-  char saying[SAYING]; /* the first bytes that came */
+  char saying[SAYING]; /* the first bytes that were received */
   size_t said;
-  /* the reader's */
+  /* owned by the reader */
   uint64_t received, answered, arrived, disordered, next;
   bool by_order, spoiled;
   int64_t now, max_ns;
   struct histogram ns;
-  /* the writer's */
+  /* owned by the writer */
   uint64_t offered;
   struct histogram lag_ns;
 };
 
 /* -- when frames are due -------------------------------------------------------------------------------------------- */
 
-/* Sleeps to shortly before, if at all; the rest of the time is too short to sleep. */
+/* Sleeps until shortly before `at`, then polls the clock, since sleeping is too coarse. */
 static void wait_until(struct load_client *client, int64_t at) {
   const struct timespec time = {.tv_sec = at / NS_PER_S, .tv_nsec = at % NS_PER_S};
   if (!client->pace.spin) {
@@ -68,7 +68,7 @@ static void wait_until(struct load_client *client, int64_t at) {
 
 /* -- the writer ----------------------------------------------------------------------------------------------------- */
 
-/* How many went out: fewer if the connection broke, or if it is time to end. */
+/* Returns the bytes sent: fewer if the connection broke, or at the end of the time. */
 static size_t send_all(struct load_client *client, const void *memory, size_t bytes) {
   const unsigned char *begin = memory;
   size_t done = 0;
@@ -89,12 +89,14 @@ static size_t send_all(struct load_client *client, const void *memory, size_t by
 static bool send_batch(struct load_client *client, uint64_t first, unsigned count) {
   load_batch_stamp(&client->batch, first, count);
   size_t sent = send_all(client, client->batch.memory, count * client->batch.stride) / client->batch.stride;
-  atomic_store(&client->sent, first + sent); /* also those of a batch that was cut short get answers */
+  atomic_store(&client->sent, first + sent); /* frames of an incomplete batch are answered, too */
   return sent == count;
 }
 
-/* Frames that are due by now, several at once where the writer is behind. At a rate that nobody takes there can be more of them
- * than could be sent in a day. */
+/*
+ * Sends the frames that are due, several at once if the writer is late. At an excessive rate there can be more due frames than
+ * can ever be sent.
+ */
 static void write_by_clock(struct load_client *client) {
   int64_t at;
   for (uint64_t number = 0; (at = load_pace_due(&client->pace, number)) < client->pace.to && !atomic_load(&client->hurry);) {
@@ -134,7 +136,7 @@ static void write_as_taken(struct load_client *client) {
 
 static void *write_frames(void *argument) {
   struct load_client *client = argument;
-  prctl(PR_SET_TIMERSLACK, 1UL); /* of this thread alone */
+  prctl(PR_SET_TIMERSLACK, 1UL); /* of this thread only */
   size_t header = strlen(client->wire.in.header);
   if (send_all(client, client->wire.in.header, header) == header) {
     if (client->pace.rate > 0) {
@@ -151,11 +153,11 @@ static void *write_frames(void *argument) {
 
 /* -- the reader ----------------------------------------------------------------------------------------------------- */
 
-/* The number of the result that has come: its own, if it bears one, else by order. */
+/* The number of the current result: from its stamp, or else by order. */
 static uint64_t number_of(struct load_client *client, const unsigned char head[LOAD_STAMP]) {
   uint64_t number;
   if (client->by_order || !load_stamp_read(head, &number)) {
-    client->spoiled |= !client->by_order && client->received > 0; /* the others had one */
+    client->spoiled |= !client->by_order && client->received > 0; /* earlier results had stamps */
     client->by_order = true;
     return client->received;
   }
@@ -178,7 +180,7 @@ static void take_result(void *context, const unsigned char head[LOAD_STAMP]) {
   }
 }
 
-/* Bytes, 0 at the end of the connection, -1: none for now, -2: it broke. */
+/* Returns the number of bytes, 0 at the end of the connection, -1 if nothing is available, -2 if it broke. */
 static ssize_t receive(struct load_client *client) {
   ssize_t count = recv(client->wire.from, client->buffer, client->buffer_bytes, client->pace.spin ? MSG_DONTWAIT : 0);
   if (count >= 0) {
@@ -202,7 +204,7 @@ static bool has_all(const struct load_client *client) {
   return atomic_load(&client->sent_out) && client->next >= atomic_load(&client->sent);
 }
 
-/* Nothing is expected any more, `silent_since` the last bytes. */
+/* True if the reader should end, and no bytes have come since `silent_since` for long enough. */
 static bool is_silent(const struct load_client *client, int64_t silent_since) {
   return atomic_load(&client->finish) && clock_now() - silent_since > SILENCE_NS;
 }
@@ -210,7 +212,7 @@ static bool is_silent(const struct load_client *client, int64_t silent_since) {
 static void *read_results(void *argument) {
   struct load_client *client = argument;
   int64_t silent_since = clock_now();
-  bool last = false; /* look: this thread may have had no turn for so long */
+  bool last = false; /* one more read after the silence, since this thread may have been descheduled */
   ssize_t count;
   while ((count = receive(client)) != 0 && count != -2) {
     if (count > 0) {
@@ -225,7 +227,7 @@ static void *read_results(void *argument) {
     last = is_silent(client, silent_since);
   }
   if (count == 0 && !atomic_load(&client->sent_out)) {
-    client->read_error = ECONNRESET; /* results end before the frames do */
+    client->read_error = ECONNRESET; /* the results ended before the frames */
   }
   atomic_store(&client->hurry, true);
   return NULL;
@@ -268,7 +270,7 @@ struct load_client *load_client_new(const struct load_wire *wire, struct problem
     problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for frames of %zu bytes", wire->in.frame_bytes);
     return load_client_free(client);
   }
-  memset(client->buffer, 0, client->buffer_bytes); /* touched, so that no page fault is measured */
+  memset(client->buffer, 0, client->buffer_bytes); /* pre-faulted, so that page faults are not measured */
   return client;
 }
 
@@ -346,9 +348,9 @@ struct load_client *load_client_free(struct load_client *client) {
   return NULL;
 }
 
-/* -- what was seen -------------------------------------------------------------------------------------------------- */
+/* -- figures -------------------------------------------------------------------------------------------------------- */
 
-/* The daemon tells whom it turns away why, on the connection of a producer or of a reader. */
+/* The daemon sends the reason of a refusal on the producer's or the reader's connection. */
 static bool report_saying(const struct load_client *client, struct problem *problem) {
   static const char begins[] = "framed: ";
   char text[SAYING] = "";

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* All words are ordinary numbers if a pipeline takes them for floats: a stage that multiplies by 1 leaves them. */
+/* As floats all these words are ordinary numbers, so a stage that multiplies by 1 keeps them. */
 static const unsigned char mark[8] = {'f', 'r', 'a', 'm', 'b', 'n', 'c', 'h'};
-#define SPREAD   UINT64_C(0x9e3779b97f4a7c15) /* odd, so that no two numbers give the same product */
+#define SPREAD   UINT64_C(0x9e3779b97f4a7c15) /* odd, so that different numbers have different products */
 #define ORDINARY UINT64_C(0x3fffffff3fffffff)
 static const char line_of_frame[] = "FRAME\n";
 
@@ -27,7 +27,7 @@ bool load_batch_init(struct load_batch *batch, const struct load_form *form) {
     unsigned char *frame = batch->memory + i * stride;
     memcpy(frame, line_of_frame, line);
     for (size_t at = batch->stamped ? LOAD_STAMP : 0; at < form->frame_bytes; at++) {
-      frame[line + at] = (unsigned char)(at * 7 & 63); /* floats made of these bytes are small, and none is NaN */
+      frame[line + at] = (unsigned char)(at * 7 & 63); /* as floats these bytes are small numbers, and never NaN */
     }
   }
   return true;
@@ -40,7 +40,7 @@ void load_batch_clear(struct load_batch *batch) {
   *batch = (struct load_batch){0};
 }
 
-/* A stage may change the number and leave the mark: as floats that is so large that adding 1 makes no difference. */
+/* A stage may change the number and keep the mark. As floats the check is so large that adding 1 does not change it. */
 static uint64_t check_of(uint64_t number) { return (number + 1) * SPREAD & ORDINARY; }
 
 void load_batch_stamp(struct load_batch *batch, uint64_t first, unsigned count) {
@@ -62,7 +62,7 @@ bool load_stamp_read(const unsigned char head[LOAD_STAMP], uint64_t *number) {
   return memcmp(head, mark, sizeof mark) == 0 && check == check_of(*number);
 }
 
-/* The header is any line, the line before a frame begins with FRAME. Returns how many bytes it took. */
+/* The header is any line; the line before a frame begins with FRAME. Returns the number of bytes consumed. */
 static size_t feed_line(struct load_parser *parser, const unsigned char *bytes, size_t count) {
   const unsigned char *end = memchr(bytes, '\n', count);
   size_t taken = end ? (size_t)(end - bytes) + 1 : count;

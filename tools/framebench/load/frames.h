@@ -1,8 +1,8 @@
 /*
- * Frames as bytes of a connection: what a producer sends, and where frames end in what a reader gets.
+ * Frames as bytes of a connection: encoding for the producer, and parsing for the reader.
  *
- * A frame that is sent begins with a stamp: a mark, the frame's number and a check of it. Where a pipeline leaves bytes as they
- * are, its results can be told apart by it; else they are counted, which is right as long as none is lost.
+ * Each frame begins with a stamp: a mark, the frame's number and a check of the number. If the pipeline keeps these bytes, the
+ * reader identifies each result. Otherwise it counts results, which is right as long as none is lost.
  */
 #ifndef FRAMED_FRAMEBENCH_LOAD_FRAMES_H
 #define FRAMED_FRAMEBENCH_LOAD_FRAMES_H
@@ -15,19 +15,19 @@ enum { LOAD_STAMP = 24, LOAD_BATCH_BYTES = 256 << 10, LOAD_HEADER = 128 };
 
 /* One direction of a connection. */
 struct load_form {
-  bool y4m;                 /* a header, and a line before each frame; else frames back to back */
+  bool y4m;                 /* y4m: a header, and a line before each frame; otherwise frames back to back */
   size_t frame_bytes;       /* without that line */
-  char header[LOAD_HEADER]; /* of y4m, for who sends; ends with a line feed */
+  char header[LOAD_HEADER]; /* of y4m, for the sender; ends with a newline */
 };
 
 /* -- sending -------------------------------------------------------------------------------------------------------- */
 
-/* Frames side by side in touched memory, so that many small ones go out in one write. Filled once. */
+/* Adjacent frames in pre-faulted memory, so that many small ones need one write. Filled once. */
 struct load_batch {
   unsigned char *memory;
-  size_t stride;   /* bytes from frame to frame */
-  unsigned frames; /* as many fit */
-  size_t at;       /* where in a stride the frame begins */
+  size_t stride;   /* bytes from one frame to the next */
+  unsigned frames; /* as many as fit */
+  size_t at;       /* offset of the frame in its stride */
   bool stamped;    /* frames are large enough for a stamp */
 };
 
@@ -39,22 +39,22 @@ void load_batch_stamp(struct load_batch *batch, uint64_t first, unsigned count);
 
 /* -- receiving ------------------------------------------------------------------------------------------------------ */
 
-/* Whether the first bytes of a frame are a stamp, and of which number. */
+/* Whether the first bytes of a frame are a stamp, and its number. */
 bool load_stamp_read(const unsigned char head[LOAD_STAMP], uint64_t *number);
 
-struct load_parser { /* zero but for `form` before use */
+struct load_parser { /* zero except `form` before use */
   struct load_form form;
-  size_t filled; /* bytes of the frame that has begun */
+  size_t filled; /* bytes of the current frame */
   unsigned char head[LOAD_STAMP];
   enum { LOAD_AT_HEADER, LOAD_AT_LINE, LOAD_AT_FRAME } at;
-  bool broken; /* what comes is not y4m */
+  bool broken; /* the data is not y4m */
   size_t line_filled;
 };
 
-/* A frame has ended; `head` is its beginning, zeros after its end. */
+/* Called at a frame's end; `head` is its beginning, padded with zeros. */
 typedef void load_parser_frame(void *context, const unsigned char head[LOAD_STAMP]);
 
-/* Takes bytes in pieces of any size. */
+/* Parses bytes in pieces of any size. */
 void load_parser_feed(struct load_parser *parser, const unsigned char *bytes, size_t count, load_parser_frame *frame,
                       void *context);
 

@@ -1,7 +1,7 @@
 /*
- * framebench load: frames into a running daemon and results out of it, as its clients would.
+ * framebench load: sends frames into a running daemon and reads the results, like its clients.
  *
- * Here is what the command line says and in which order trials run; load_trial.c runs one, load_client.c is the generator.
+ * This file reads the command line and orders the trials; trial.c runs one, and client.c generates the load.
  */
 #include "config/units.h"
 #include "tools/framebench/command.h"
@@ -54,7 +54,7 @@ static const struct option long_options[] = {{"socket", required_argument, NULL,
                                              {"json", no_argument, NULL, JSON},
                                              {NULL, 0, NULL, 0}};
 
-#define MOST_FRAMES_PER_S 1e9 /* due at times that can still be told apart */
+#define MOST_FRAMES_PER_S 1e9 /* due times must be distinct nanoseconds */
 
 static bool refuse(const char *option, const char *remedy, struct problem *problem) {
   return problem_set(problem, EXIT_STATUS_USAGE, remedy, "--%s does not take '%s'", option, optarg);
@@ -127,10 +127,10 @@ static bool take(int option, char **arguments, struct load_options *options, str
 static bool check_options(const struct load_options *options, struct problem *problem) {
   if (options->plan.in_flight > 0 && (options->plan.rate > 0 || options->search)) {
     return problem_set(problem, EXIT_STATUS_USAGE, "leave one of them out",
-                       "with a rate frames are due by the clock, however many are in flight: --in-flight does not go with it");
+                       "--in-flight excludes --rate: with a rate the clock decides when frames are due");
   }
   return !(options->search && options->rate_given) || problem_set(problem, EXIT_STATUS_USAGE, "leave one of them out",
-                                                                  "--search finds the rate itself: --rate does not go with it");
+                                                                  "--rate excludes --search, which finds the rate itself");
 }
 
 static bool read_options(int count, char **arguments, struct load_options *options, struct problem *problem) {
@@ -173,7 +173,7 @@ static bool run_trial(const struct load *load, const struct load_plan *plan, str
 static bool check_sure(const struct load_outcome *outcome, struct problem *problem) {
   return load_outcome_is_sure(outcome) ||
          problem_set(problem, EXIT_STATUS_REFUSED, "search with stages that leave bytes as they are, or with none",
-                     "frames were lost, and results that bear no number cannot be told apart");
+                     "frames were lost, and results without a number cannot be matched to frames");
 }
 
 static bool holds_at(void *context, double rate, bool *holds, struct problem *problem) {
@@ -191,7 +191,7 @@ static const struct section search_section = {
     "search", "The highest rate that holds (0: none of those tried)",
     (const struct column[]){{"goal", "GOAL", COLUMN_TEXT}, {"frames_per_s", "FRAMES/s", COLUMN_RATE}, {0}}};
 
-/* What back pressure lets through is more than any rate that could hold. */
+/* The rate under back pressure is an upper limit for the search. */
 static bool search(const struct load *load, struct problem *problem) {
   const double precision = 0.02;
   struct load_outcome outcome;

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-enum { NOTED = 1 << 14 /* more frames than can be under way */, LOOK_NS = 20 * 1000 * 1000, SILENT_NS = 100 * 1000 * 1000 };
-#define UNDER_WAY_NS (5 * NS_PER_S) /* for the last results; both ends may stand still for a while */
+enum { NOTED = 1 << 14 /* more frames than can be in flight */, LOOK_NS = 20 * 1000 * 1000, SILENT_NS = 100 * 1000 * 1000 };
+#define UNDER_WAY_NS (5 * NS_PER_S) /* for the last results; both ends may pause for a while */
 
 struct load_native {
   struct framed *client;
@@ -21,7 +21,7 @@ struct load_native {
   pthread_t thread;
   bool running;
   atomic_bool hurry, broken;
-  /* The thread's until it has ended. */
+  /* Used only by the thread until it has ended. */
   bool spin;
   uint64_t sent, received, offered, answered, arrived, disordered, next, under_way;
   int64_t sent_at[NOTED];
@@ -29,7 +29,7 @@ struct load_native {
   struct histogram ns, lag_ns;
 };
 
-/* When a frame is due; without a rate that is as soon as it is taken. */
+/* When a frame is due; without a rate, as soon as it is accepted. */
 static int64_t due(const struct load_native *native, uint64_t number, int64_t now) {
   return native->pace.rate > 0 ? load_pace_due(&native->pace, number) : now;
 }
@@ -50,7 +50,7 @@ static void take(struct load_native *native, const struct framed_result *result,
   }
 }
 
-/* A frame that was dropped on the way tells its sender by itself in shared memory, else with the next result. */
+/* With shared memory each dropped frame is reported separately, otherwise with the next result. */
 static void receive_all(struct load_native *native, int64_t now) {
   struct framed *taker = native->consumer ? native->consumer : native->client;
   bool told = !native->consumer && framed_info(taker)->transport == FRAMED_SHARED;
@@ -71,7 +71,7 @@ static bool may_send(const struct load_native *native) {
   return pace->rate > 0 || pace->in_flight == 0 || native->under_way < pace->in_flight;
 }
 
-/* Sends the frames that are due, as far as there is room. Returns when the next one is due. */
+/* Sends the frames that are due, while there is room. Returns when the next one is due. */
 static int64_t send_all(struct load_native *native, int64_t now) {
   int64_t at;
   void *frame;
@@ -110,11 +110,11 @@ static int sleep_for_both(struct load_native *native, int room, int64_t patience
   return events;
 }
 
-/* The sender is at its end before its last results are here where they come over a connection. */
+/* Over a connection, the sender can reach its end before its last results arrive. */
 static int end_of_both(struct load_native *native, int events) {
   bool waits = (events & FRAMED_END) && native->under_way > 0;
   int there = waits ? framed_poll(native->consumer, FRAMED_RESULT, SILENT_NS) : 0;
-  bool comes = there > 0 && (there & FRAMED_RESULT); /* not the end of the results, behind which nothing comes */
+  bool comes = there > 0 && (there & FRAMED_RESULT); /* not the end of the results */
   return comes ? events & ~FRAMED_END : events;
 }
 
@@ -129,7 +129,7 @@ static int wait_for_more(struct load_native *native, int64_t next, bool more, in
   return events > 0 ? end_of_both(native, events) : events;
 }
 
-/* What is under way when no more is sent still comes back, as its client would else be waited for. */
+/* After the last frame it still waits for results in flight, since the session would otherwise wait for this client. */
 static bool is_time_over(const struct load_native *native, int64_t now) {
   return atomic_load(&native->hurry) || now >= native->pace.give_up + UNDER_WAY_NS;
 }
@@ -138,11 +138,11 @@ static void *run(void *argument) {
   struct load_native *native = argument;
   int events = 0;
   bool more = true;
-  prctl(PR_SET_TIMERSLACK, 1UL); /* of this thread alone */
+  prctl(PR_SET_TIMERSLACK, 1UL); /* of this thread only */
   for (int64_t now = clock_now(); events >= 0 && !(events & FRAMED_END) && !is_time_over(native, now); now = clock_now()) {
     receive_all(native, now);
     int64_t next = send_all(native, now);
-    if (more && (next >= native->pace.to || now >= native->pace.give_up)) { /* what was due before that is sent late */
+    if (more && (next >= native->pace.to || now >= native->pace.give_up)) { /* frames that were due before are sent late */
       more = false;
       framed_finish(native->client);
     }
@@ -151,14 +151,16 @@ static void *run(void *argument) {
   if (native->pace.rate > 0) {
     native->offered = load_pace_offered(&native->pace);
   }
-  atomic_store(&native->broken, events < 0 || (more && (events & FRAMED_END))); /* results end before the frames do */
+  atomic_store(&native->broken, events < 0 || (more && (events & FRAMED_END))); /* the results ended before the frames */
   return NULL;
 }
 
 /* -- life --------------------------------------------------------------------------------------------------------------- */
 
-/* Every page is touched, so that no fault is measured. As floats these bytes are about 0.01: multiplied by weights they stay
- * numbers that processors are fast with. */
+/*
+ * Touches every page, so that page faults are not measured. As floats these bytes are about 0.01. Products with weights stay
+ * normal numbers, since denormal ones are slow.
+ */
 static void fill_frames(struct framed *client) {
   void *frames[FRAMED_MAX_SLOTS];
   unsigned count = 0;
@@ -181,14 +183,14 @@ static struct framed *connect_as(enum framed_role role, const char *path, const 
   if (!client) {
     problem_set(problem, EXIT_STATUS_REFUSED, NULL, "%s", error.text);
   } else if (wire->transport == LOAD_SHARED && framed_info(client)->transport != FRAMED_SHARED) {
-    problem_set(problem, EXIT_STATUS_REFUSED, PROBLEM_LOG " says why", "the daemon lends no memory");
+    problem_set(problem, EXIT_STATUS_REFUSED, PROBLEM_LOG " says why", "the daemon offers no shared memory");
     framed_close(client);
     client = NULL;
   }
   return client;
 }
 
-/* The producer comes first: for it the session may get other memory, which the consumer is to see. */
+/* The producer connects first: the session may get new memory for it, which the consumer must see. */
 static bool connect_all(struct load_native *native, const struct load_native_wire *wire, struct problem *problem) {
   bool replies = wire->sink[0] == '\0';
   native->client = connect_as(replies ? FRAMED_BOTH : FRAMED_PRODUCER, wire->source, wire, problem);

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#define LATEST_NS 4e18 /* that the clock can be added to */
+#define LATEST_NS 4e18 /* leaves room for additions of clock times */
 
 int64_t load_pace_due(const struct load_pace *pace, uint64_t number) {
   return pace->start + (int64_t)fmin((double)number * 1e9 / pace->rate, LATEST_NS);
@@ -22,7 +22,7 @@ unsigned load_pace_count(const struct load_pace *pace, uint64_t first, unsigned 
   return count;
 }
 
-/* The first frame that is due then or later. Those due before can be more than could be counted one by one. */
+/* The first frame that is due at or after `at`. A binary search, since there can be too many earlier frames to count. */
 static uint64_t first_due(const struct load_pace *pace, int64_t at) {
   uint64_t low = 0, high = 1;
   while (load_pace_due(pace, high) < at) {

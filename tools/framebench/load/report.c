@@ -42,7 +42,7 @@ static void set_latency(json_t *row, const struct load_figures *figures) {
   } wanted[] = {{"p50_us", 0.5}, {"p90_us", 0.9}, {"p99_us", 0.99}, {"p999_us", 0.999}, {"p9999_us", 0.9999}};
   for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
     double us = histogram_quantile(&figures->ns, wanted[i].share);
-    set(row, wanted[i].key, fmin(us, (double)figures->max_ns / 1e3)); /* a bucket's middle may lie above */
+    set(row, wanted[i].key, fmin(us, (double)figures->max_ns / 1e3)); /* the middle of a bucket may exceed the maximum */
   }
   set(row, "mean_us", (double)figures->ns.sum_ns / (double)figures->answered / 1e3);
   set(row, "max_us", (double)figures->max_ns / 1e3);
@@ -51,7 +51,7 @@ static void set_latency(json_t *row, const struct load_figures *figures) {
 static void set_no_latency(json_t *row, bool is_sure) {
   const char *note =
       is_sure ? "no latency: no result came back while it was measured; a longer --duration may see some"
-              : "no latency: frames were lost, and results that bear no number cannot be told apart; protocol: native at "
+              : "no latency: frames were lost, and results without a number cannot be matched to frames; protocol: native at "
                 "source and sink numbers them, overload: block at both loses none";
   json_object_set_new(row, "note", json_string(note));
 }
@@ -66,7 +66,7 @@ static void set_cpu(json_t *row, const struct load_outcome *outcome) {
   }
 }
 
-/* Means over the pipelines, which are all loaded alike. */
+/* Sets means over the pipelines, which all have the same load. */
 static void set_rates(json_t *row, const struct load_target *target, const struct load_outcome *outcome) {
   double rate = (double)outcome->figures.arrived / outcome->seconds, in = 0, out = 0;
   for (unsigned i = 0; i < target->count; i++) {
@@ -142,7 +142,7 @@ json_t *load_report_measure(const char *socket, const char *const *names, unsign
     return NULL;
   }
   json_t *row = measure_window(&target, wanted, seconds, problem);
-  while (row && json_integer_value(json_object_get(row, "answered")) == 0) { /* a figure of no frames is none */
+  while (row && json_integer_value(json_object_get(row, "answered")) == 0) { /* percentiles need at least one frame */
     json_decref(row);
     row = NULL;
     if (seconds >= LONGEST_S) {

@@ -7,15 +7,17 @@
 
 extern const struct section load_section, load_frames_section;
 
-/* A row for load_section, as a trial is seen from outside; to be released. NULL without memory. */
+/* A row of load_section with the external view of a trial; the caller releases it. NULL without memory. */
 json_t *load_report_row(const struct load_target *target, const struct load_plan *plan, const struct load_outcome *outcome);
 
-/* Measures for so many seconds, after a quarter of that, on these pipelines of the daemon at `socket`, and for longer where no
- * result came back in them: the row, or NULL on a problem. */
+/*
+ * Measures these pipelines of the daemon at `socket` for `seconds`, after a warm-up of a quarter of that. It continues longer
+ * if no result came back. Returns the row, or NULL on a problem.
+ */
 json_t *load_report_measure(const char *socket, const char *const *names, unsigned count, const struct load_plan *wanted,
                             double seconds, struct problem *problem);
 
-/* Adds a row for each pipeline: what became of its frames. */
+/* Adds a row for each pipeline with the fates of its frames. */
 void load_report_frames(struct results *results, const struct load_target *target, const struct load_outcome *outcome);
 
 #endif

@@ -32,7 +32,7 @@ bool load_goal_parse(const char *text, struct load_goal *goal, struct problem *p
   return true;
 }
 
-/* Goes down by halves to a rate that holds: `*low` (0: none); the one above it, `*high`, does not. */
+/* Halves the rate until it holds. `*low` is that rate (0: none), and `*high` the lowest rate that does not hold. */
 static bool descend(double top, load_search_try *attempt, void *context, double *low, double *high, struct problem *problem) {
   *low = 0;
   *high = INFINITY;

@@ -14,7 +14,7 @@
 
 /* -- pipelines ------------------------------------------------------------------------------------------------------ */
 
-/* "yuv420p 640x480", as status says it, to a header of y4m. */
+/* Makes a y4m header from a format in status, such as "yuv420p 640x480". */
 static bool make_header(const char *format, struct load_form *form) {
   char pixels[16];
   unsigned width, height;
@@ -38,7 +38,7 @@ static bool read_form(const struct end_view *end, struct load_form *form) {
 
 static bool speaks(const struct end_view *end, const char *protocol) { return strcmp(end->protocol, protocol) == 0; }
 
-/* Producers of `auto` are native ones if they want to be, and a reply is in the producer's own protocol. */
+/* A producer of `auto` can be native, and a reply uses the producer's protocol. */
 static bool is_native(const struct pipeline_view *view) {
   bool takes_native = speaks(&view->source, "native") || speaks(&view->source, "auto");
   return takes_native && (view->sink.reply || speaks(&view->sink, "native"));
@@ -66,11 +66,11 @@ static bool read_pipeline(const struct pipeline_view *view, struct load_pipeline
     return true;
   }
   if (speaks(&view->source, "native") || speaks(&view->sink, "native")) {
-    return refuse(problem, view->name, "let both its ends speak native, or neither", "is native at one end only");
+    return refuse(problem, view->name, "set `protocol: native` at both ends, or at neither", "is native at one end only");
   }
   if (!read_form(&view->source, &pipeline->in) || !read_form(&view->sink, &pipeline->out) ||
       (pipeline->in.y4m && !make_header(view->source.format, &pipeline->in))) {
-    return refuse(problem, view->name, NULL, "speaks a protocol that framebench does not");
+    return refuse(problem, view->name, NULL, "uses a protocol that framebench does not support");
   }
   return true;
 }
@@ -108,7 +108,7 @@ static bool read_all(struct load_target *target, json_t *document, struct proble
 
 /* -- the process ---------------------------------------------------------------------------------------------------- */
 
-/* Who listens at the socket, by the kernel's word. */
+/* Asks the kernel which process listens at the socket. */
 static bool find_process(struct load_target *target, struct problem *problem) {
   struct ucred peer = {0};
   socklen_t length = sizeof peer;
@@ -119,7 +119,8 @@ static bool find_process(struct load_target *target, struct problem *problem) {
   bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
   close(fd);
   target->pid = known ? peer.pid : 0;
-  return known || problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "who listens at %s: %s", target->socket, strerror(errno));
+  return known ||
+         problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot find the process at %s: %s", target->socket, strerror(errno));
 }
 
 bool load_cpu_read(pid_t pid, struct load_cpu *cpu) {
@@ -132,7 +133,7 @@ bool load_cpu_read(pid_t pid, struct load_cpu *cpu) {
     fclose(file);
   }
   text[length] = '\0';
-  /* The second field is a name, and may itself hold parentheses; utime and stime are the 14th and 15th. */
+  /* The second field is a name that may contain parentheses; utime and stime are the 14th and 15th. */
   const char *rest = strrchr(text, ')');
   if (!rest || sscanf(rest, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2) {
     return false;

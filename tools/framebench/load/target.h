@@ -1,7 +1,7 @@
 /*
- * The daemon that is put under load: where its pipelines take frames, what became of them, what it costs.
+ * The daemon under load: the sockets of its pipelines, the fates of their frames, and its processor time.
  *
- * Frames and their fates are differences of the daemon's own ledger, so nobody else should use these pipelines meanwhile.
+ * Frames and fates are differences of the daemon's own ledger, so no other client should use these pipelines meanwhile.
  */
 #ifndef FRAMED_FRAMEBENCH_LOAD_TARGET_H
 #define FRAMED_FRAMEBENCH_LOAD_TARGET_H
@@ -20,38 +20,38 @@ struct load_pipeline {
   char source[LOAD_PATH];
   char sink[LOAD_PATH]; /* empty: results come back on the producer's connection */
   struct load_form in, out;
-  bool native; /* both ways */
+  bool native; /* in both directions */
 };
 
 struct load_target {
-  char socket[LOAD_PATH]; /* status */
+  char socket[LOAD_PATH]; /* the status socket */
   pid_t pid;
-  json_t *daemon; /* what it is, for a document */
+  json_t *daemon; /* its description for a document */
   struct load_pipeline *pipelines;
   unsigned count;
 };
 
-struct load_ledger { /* of one pipeline, or a difference of two such */
+struct load_ledger { /* of one pipeline, or a difference of two ledgers */
   uint64_t in, in_flight, missed, fates[FATE_COUNT];
-  uint64_t clients, readers; /* attached now */
+  uint64_t clients, readers; /* connected now */
 };
 
 struct load_cpu { /* of the whole process, in seconds */
   double user, system;
 };
 
-/* Asks the daemon at `socket` about the pipelines of these names; all of them if `count` is 0. */
+/* Reads the named pipelines from the daemon at `socket`; all of them if `count` is 0. */
 bool load_target_open(struct load_target *target, const char *socket, const char *const *names, unsigned count,
                       struct problem *problem);
 void load_target_close(struct load_target *target);
 
 /* Reads the ledger of each pipeline into `ledgers`. */
 bool load_target_look(const struct load_target *target, struct load_ledger *ledgers, struct problem *problem);
-/* What happened from `before` to `after`. */
+/* The difference from `before` to `after`. */
 struct load_ledger load_ledger_since(const struct load_ledger *before, const struct load_ledger *after);
-uint64_t load_ledger_dropped(const struct load_ledger *ledger); /* all fates but emitted */
+uint64_t load_ledger_dropped(const struct load_ledger *ledger); /* all fates except emitted */
 
-/* False if the process is gone or /proc does not say. */
+/* False if the process has ended or /proc is not readable. */
 bool load_cpu_read(pid_t pid, struct load_cpu *cpu);
 
 #endif

@@ -15,8 +15,8 @@ struct trial {
   const struct load_target *target;
   const struct load_plan *plan;
   struct load_client **clients;
-  unsigned count;             /* of them */
-  struct load_ledger *before; /* any client */
+  unsigned count;             /* of the clients */
+  struct load_ledger *before; /* before any client */
   struct load_ledger *now;
   int64_t start;
 };
@@ -31,7 +31,7 @@ static void sleep_until(int64_t at) {
 
 typedef bool settled(const struct trial *trial, unsigned pipeline);
 
-/* Native clients connect their consumers themselves. */
+/* Native clients connect their own consumers. */
 static bool needs_reader(const struct load_pipeline *pipeline) { return !pipeline->native && pipeline->sink[0] != '\0'; }
 
 static bool readers_are_known(const struct trial *trial, unsigned i) {
@@ -44,7 +44,7 @@ static bool clients_are_gone(const struct trial *trial, unsigned i) {
   return trial->now[i].clients <= trial->before[i].clients && trial->now[i].readers <= trial->before[i].readers;
 }
 
-/* Looks at the ledger again and again; gives up quietly after a while, since what it then is shows in the figures. */
+/* Polls the ledgers. A timeout is no problem, since the figures show the state. */
 static bool look_until(const struct trial *trial, settled *is_settled, bool *reached, struct problem *problem) {
   int64_t deadline = clock_now() + PATIENCE_S * NS_PER_S;
   for (*reached = false; !*reached && clock_now() < deadline;) {
@@ -79,7 +79,7 @@ static bool keep(struct trial *trial, struct load_client *client) {
   return client != NULL;
 }
 
-/* Takes `reader`, -1 if there is none. */
+/* Takes ownership of `reader`; -1: none. */
 static bool connect_client(struct trial *trial, const struct load_pipeline *pipeline, int reader, struct problem *problem) {
   if (pipeline->native) {
     const struct load_native_wire native = {pipeline->source, pipeline->sink, trial->plan->transport, trial->plan->spin};
@@ -96,7 +96,7 @@ static bool connect_client(struct trial *trial, const struct load_pipeline *pipe
   return keep(trial, load_client_new(&wire, problem));
 }
 
-/* Readers come first, so that they see every result; -1 where results come back on the producer's connection. */
+/* Readers connect first, so that they receive every result. -1 if results come back on the producer's connection. */
 static bool connect_readers(struct trial *trial, int *readers, struct problem *problem) {
   for (unsigned i = 0; i < trial->target->count; i++) {
     const struct load_pipeline *pipeline = &trial->target->pipelines[i];
@@ -143,7 +143,7 @@ static bool connect_all(struct trial *trial, struct problem *problem) {
 
 /* -- running -------------------------------------------------------------------------------------------------------- */
 
-/* The clients' frames are due in turn, so that together they come as evenly as those of one. */
+/* Staggers the clients' frames, so that together they are as even as those of one client. */
 static bool start_all(struct trial *trial, struct problem *problem) {
   const struct load_plan *plan = trial->plan;
   trial->start = clock_now() + LEAD_MS * NS_PER_MS;
@@ -180,7 +180,7 @@ static void show_progress(const struct trial *trial, int64_t now) {
   }
 }
 
-/* In steps, since a client that was turned away has nothing to wait for. */
+/* Sleeps in steps, since a refused client should end the trial early. */
 static void sleep_while_it_runs(const struct trial *trial, int64_t at) {
   for (int64_t now; (now = clock_now()) < at && !is_broken(trial);) {
     sleep_until(at - now > STEP_MS * NS_PER_MS ? now + STEP_MS * NS_PER_MS : at);
@@ -188,7 +188,7 @@ static void sleep_while_it_runs(const struct trial *trial, int64_t at) {
   }
 }
 
-/* The processor's time in the seconds that count. */
+/* Measures the processor time of the measured seconds. */
 static void watch_cpu(const struct trial *trial, struct load_outcome *outcome) {
   struct load_cpu before = {0}, after = {0};
   int64_t from = trial->start + trial->plan->warm_up_ns;
@@ -205,7 +205,7 @@ static bool send_out(const struct trial *trial, struct problem *problem) {
     load_client_send_out(trial->clients[i], is_broken(trial));
   }
   if (is_broken(trial)) {
-    return true; /* the figures say why */
+    return true; /* the figures show the reason */
   }
   return look_until(trial, nothing_is_in_flight, &done, problem);
 }
@@ -238,7 +238,7 @@ static bool run(struct trial *trial, struct load_outcome *outcome, struct proble
   return send_out(trial, problem) && add_up(trial, outcome, problem);
 }
 
-/* The next trial finds the pipelines free again. */
+/* Disconnects and waits until the pipelines are free for the next trial. */
 static bool leave(struct trial *trial, struct problem *problem) {
   bool gone;
   for (unsigned i = 0; i < trial->count; i++) {
@@ -258,7 +258,7 @@ static bool check_plan(const struct load_target *target, const struct load_plan 
   for (unsigned i = 0; i < target->count && plan->clients > 1; i++) {
     if (target->pipelines[i].sink[0] != '\0') {
       return problem_set(problem, EXIT_STATUS_USAGE, "results of several producers need `sink: {reply: true}`",
-                         "%s gives its results to readers of one socket, which takes one client", target->pipelines[i].name);
+                         "%s sends its results to one socket, which allows one client", target->pipelines[i].name);
     }
   }
   return true;
@@ -288,7 +288,7 @@ bool load_trial(const struct load_target *target, const struct load_plan *plan, 
   return done;
 }
 
-/* -- what came of it ------------------------------------------------------------------------------------------------ */
+/* -- the outcome ---------------------------------------------------------------------------------------------------- */
 
 void load_outcome_clear(struct load_outcome *outcome) {
   free(outcome->ledgers);

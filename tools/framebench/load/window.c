@@ -18,7 +18,7 @@ void load_window_clear(struct load_window *window) {
   pthread_cond_destroy(&window->moved);
 }
 
-/* How many may be sent after `sent`; 0: none yet. */
+/* The number of frames that may be sent after `sent`; 0: none now. */
 static uint64_t room_after(const struct load_window *window, uint64_t sent) {
   uint64_t settled = atomic_load(&window->settled);
   uint64_t done = settled > window->floor ? settled : window->floor;
@@ -26,7 +26,7 @@ static uint64_t room_after(const struct load_window *window, uint64_t sent) {
   return under_way < window->limit ? window->limit - under_way : 0;
 }
 
-/* Says first that it waits and looks again after that: a settler that saw nobody waiting is then seen itself. */
+/* Sets `waiting` before it checks again. So either the settler sees the waiter, or this check sees the settler's update. */
 static void sleep_for_room(struct load_window *window, uint64_t sent, int64_t deadline) {
   struct timespec until = {.tv_sec = deadline / NS_PER_S, .tv_nsec = deadline % NS_PER_S};
   pthread_mutex_lock(&window->mutex);

@@ -10,7 +10,7 @@
 
 enum { CAMERAS = 64, FEW_CAMERAS = 4, SLOTS = 3, INSTANCES = 2, LESS_LOAD = 3 };
 
-/* Of the bare loop: each instance has one, or a second one that is copied meanwhile. The faster of both is the limit. */
+/* Slots of the bare loop: one per instance, or a second one that is copied meanwhile. The faster setup is the limit. */
 static const unsigned loop_slots[] = {INSTANCES, 2 * INSTANCES};
 
 struct batches {
@@ -18,7 +18,7 @@ struct batches {
   struct results *results;
   const struct model_tensor *input;
   json_t *format, *stages;
-  struct samples daemon, alone, p99; /* frames a second twice, and microseconds */
+  struct samples daemon, alone, p99; /* frames per second, frames per second, and microseconds */
 };
 
 static unsigned cameras(const struct batches *batches) { return batches->options->quick ? FEW_CAMERAS : CAMERAS; }
@@ -79,7 +79,7 @@ static bool keep(struct samples *samples, double figure, struct problem *problem
   return samples_add(samples, figure) || problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for samples");
 }
 
-/* `rate` in frames a second of all cameras, 0: as they are taken. `figure`: what of the row is kept. */
+/* `rate`: frames per second of all cameras, 0: as fast as possible. `figure` receives the row's member `key`. */
 static bool load(struct batches *batches, const char *socket, double rate, double seconds, const char *key, double *figure,
                  struct problem *problem) {
   static const char *const name = "batches";
@@ -135,7 +135,7 @@ bool batches_measure(struct batches *batches, const char *socket, struct gpu_dev
          load(batches, socket, rate / LESS_LOAD, seconds, "p99_us", &p99, problem) && keep(&batches->p99, p99, problem);
 }
 
-/* -- what it is held to ------------------------------------------------------------------------------------------------ */
+/* -- targets ----------------------------------------------------------------------------------------------------------- */
 
 static double median(struct samples *samples) { return samples_percentile(samples, 0.5); }
 

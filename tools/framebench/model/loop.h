@@ -1,4 +1,4 @@
-/* A model in a loop of this process: frames from pinned memory to pinned memory, with nothing of a daemon. */
+/* A model in a loop of this process without a daemon: frames from pinned memory to pinned memory. */
 #ifndef FRAMED_FRAMEBENCH_MODEL_LOOP_H
 #define FRAMED_FRAMEBENCH_MODEL_LOOP_H
 
@@ -8,7 +8,7 @@
 struct loop_setup {
   const char *file;
   const struct model_tensor *input; /* of one frame */
-  unsigned rows;                    /* frames that go through it together, one behind the other in memory */
+  unsigned rows;                    /* frames in a batch, adjacent in memory */
   unsigned instances, slots;
 };
 
@@ -17,6 +17,6 @@ struct loop;
 /* NULL on a problem. */
 struct loop *loop_new(struct gpu_device *device, const struct loop_setup *setup, struct problem *problem);
 struct engine *loop_engine(const struct loop *loop);
-struct loop *loop_free(struct loop *loop); /* NULL is fine; returns NULL */
+struct loop *loop_free(struct loop *loop); /* NULL is valid; returns NULL */
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * framebench model FILE: a model in the daemon, beside the same model, instances and slots in a loop of one process.
+ * framebench model FILE: a model in the daemon, compared with the same model, instances and slots in a loop of one process.
  *
- * A daemon for each question is started before anything here uses the device: what instances take that many sessions share, how
- * late frames of many cameras come, and how many frames pass in memory that client and daemon share, one by one and in batches.
- * On the CPU backend only the last is asked. The file takes pictures of three planes of floats.
+ * Each question has its own daemon, started before this process uses the device. They measure the memory of instances that many
+ * sessions share, the latency of many cameras, and the rate in shared memory, frame by frame and in batches. The CPU backend
+ * measures only the last one. The model takes pictures of three planes of floats.
  */
 #include "tools/framebench/command.h"
 #include "tools/framebench/common/machine.h"
@@ -34,8 +34,8 @@ struct bench {
   bool cuda;
   double memory_many, memory_two; /* bytes on the device */
   double cameras_p99, cameras_lost;
-  struct samples daemon[WAYS], alone[WAYS]; /* frames a second; of ONE microseconds */
-  struct batches *batches;                  /* NULL: the file takes one frame at a time */
+  struct samples daemon[WAYS], alone[WAYS]; /* frames per second; for ONE microseconds */
+  struct batches *batches;                  /* NULL: the model takes one frame at a time */
 };
 
 static const struct section rows_section = {"model", "A model in the daemon, and in a loop of one process",
@@ -69,7 +69,7 @@ static json_t *models(const struct bench *bench, const char *name, unsigned inst
                    batches_shape(&bench->input));
 }
 
-/* What a camera gives, made into what the model takes: its sides are the last two of the tensor. */
+/* The stages that turn a camera's picture into the model's input: the last two sides of the tensor are its size. */
 static json_t *camera_stages(const struct model_tensor *input) {
   const uint64_t *sides = input->format.shape + input->format.rank - 2;
   return json_pack("[{s:{s:s}}, {s:{s:I, s:I}}, {s:{}}, {s:{s:s}}, {s:{}}]", "convert", "to", "rgb24", "resize", "width",
@@ -87,7 +87,7 @@ static double device_bytes(const struct own_daemon *daemon, struct problem *prob
   return bytes;
 }
 
-/* What a daemon of so many pipelines, which all share the instances, has on the device. */
+/* Measures the device memory of a daemon with `count` pipelines that share the instances. */
 static bool weigh(struct bench *bench, json_t *format, unsigned count, unsigned slots, double *bytes, struct problem *problem) {
   char names[CAMERAS][16];
   struct own_pipeline pipelines[CAMERAS];
@@ -174,7 +174,7 @@ static bool go_alone(struct bench *bench, struct gpu_device *device, enum way wa
   return done;
 }
 
-/* -- beside each other ---------------------------------------------------------------------------------------------- */
+/* -- comparison ----------------------------------------------------------------------------------------------------- */
 
 static bool go_through(struct bench *bench, const char *socket, enum way way, struct problem *problem) {
   const struct load_plan plan = {.clients = 1, .in_flight = way == ONE ? 1 : 0, .transport = LOAD_SHARED, .spin = true};
@@ -232,7 +232,7 @@ static bool compare(struct bench *bench, json_t *format, struct problem *problem
   return done;
 }
 
-/* -- what it is held to --------------------------------------------------------------------------------------------- */
+/* -- targets -------------------------------------------------------------------------------------------------------- */
 
 static double median(struct samples *samples) { return samples_percentile(samples, 0.5); }
 
@@ -275,7 +275,7 @@ static bool with_batches(struct bench *bench, bool takes_batches, struct problem
   return done;
 }
 
-/* Opened on the CPU to learn what it takes, and given back before daemons are. */
+/* Opens the model on the CPU to read its input, and closes it before daemons are started. */
 static bool with_model(struct bench *bench, struct problem *problem) {
   struct gpu_error error = {0};
   struct model_settings settings = {.file = bench->options->file, .batch.most = BATCHES_MOST};

@@ -1,13 +1,11 @@
-/*
- * The bound of a row: what the daemon's own diagnosis makes of the row's times, as it would of a saturated pipeline.
- */
+/* The bound of a row: the daemon's own diagnosis of the row's times, as for a saturated pipeline. */
 #include "daemon/measure/diagnosis.h"
 #include "tools/framebench/overlap/overlap.h"
 #include "tools/framectl/common/forecast.h"
 
 #include <string.h>
 
-enum { MANY = 2000 /* frames: the start and the end hardly count */ };
+enum { MANY = 2000 /* frames: start and end are negligible */ };
 
 static double number(const json_t *row, const char *key) { return json_number_value(json_object_get(row, key)); }
 
@@ -25,7 +23,7 @@ static struct diagnosis_costs costs_of(const json_t *row) {
   return read;
 }
 
-/* A frame is never without a slot here: where it is on no engine and does not wait for one, the host has it. */
+/* The loop always has a frame for each slot. So any time of a slot outside the engines and their queues belongs to the host. */
 static struct diagnosis_figures figures_of(const json_t *row, unsigned kernels) {
   const double us = number(row, "us"), frames = 1e6, slots = number(row, "slots");
   const char *way = json_string_value(json_object_get(row, "way"));

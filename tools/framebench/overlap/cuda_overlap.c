@@ -34,7 +34,7 @@ struct textbook {
   uint64_t frames;
 };
 
-/* The shortest time of some runs, in microseconds for all frames, which go as they would in the daemon. */
+/* The shortest time of some runs, in microseconds for all frames, with the daemon's settings. */
 static bool run_engine(struct gpu_device *device, const struct textbook *book, double *best, struct problem *problem) {
   struct gpu_chain *chain = engine_chain(book->frame_bytes, book->stage, book->parameter, book->value, problem);
   const struct engine_setup setup = {

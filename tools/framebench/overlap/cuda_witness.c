@@ -1,12 +1,11 @@
 /*
- * CUPTI as a witness: a run of the engine whose copies and kernels CUPTI records too.
+ * CUPTI as a witness: a run of the engine whose copies and kernels CUPTI also records.
  *
- * CUPTI is loaded when it is asked for, so that framebench needs it neither to be linked nor to run. Its callbacks carry
- * no context, so the records of the one run there can be at a time go to a variable of this file.
+ * CUPTI is loaded only on request, since framebench must work on machines that lack the library. Its callbacks carry no
+ * context, so the records of the only run go to a variable of this file.
  *
- * Recording makes the device slower from one step to the next, which is part of what opening a device measures and takes off
- * its times. So the device is opened once more for this run, when records are being made; those of all that comes before the
- * run are dropped.
+ * Recording slows the device's steps down. The device measures such delays when it is opened, and subtracts them from its
+ * times. So it is opened again for this run, while recording is active. Records from before the run are dropped.
  */
 #include "tools/framebench/common/engine.h"
 #include "tools/framebench/common/options.h"
@@ -21,7 +20,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Records as this CUPTI's header declares them; the library must be of the same CUDA. */
+/* Records as this CUPTI's header declares them, so the library must belong to the same CUDA version. */
 #if CUPTI_API_VERSION >= 130000
 #define CUPTI_NAME "libcupti.so.13"
 typedef CUpti_ActivityMemcpy6 copy_record;
@@ -37,11 +36,13 @@ typedef CUpti_ActivityKernel9 kernel_record;
 
 enum { BUFFER_BYTES = 4 << 20, BUFFER_ALIGNMENT = 64, RUN_SLOTS = 3 };
 #define RUN_TOTAL (UINT64_C(2) << 30) /* bytes */
-/* A longer pause between two records of an engine has other reasons than that one follows the other. */
+/* A longer pause between two records of an engine has other reasons than the hand-over to the next frame. */
 #define LONGEST_GAP_NS UINT64_C(20000)
 
-/* `sum`: of the records' lengths, where the busy time counts once what overlaps; `gaps`: short pauses between two records, in
- * which the engine was handed from one frame to the next. */
+/*
+ * `sum`: of the records' lengths; the busy time counts overlapping parts once. `gaps`: short pauses between two records, while
+ * the engine changes to the next frame.
+ */
 static const struct section witness_section = {
     "witness", "Busy time of each engine in one run a size: the engine's own times, and CUPTI's",
     (const struct column[]){{"bytes", "FRAME", COLUMN_SIZE},
@@ -70,7 +71,7 @@ struct cupti {
   __typeof__(cuptiActivityGetNextRecord) *next_record;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows: callbacks come on CUPTI's threads */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the following: callbacks run on CUPTI's threads */
 static struct testimony testimony;
 static struct cupti cupti;
 
@@ -120,7 +121,7 @@ static bool load(struct problem *problem) {
     cupti.library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
   }
   if (!cupti.library) {
-    return problem_set(problem, EXIT_STATUS_REFUSED, "it comes with the CUDA toolkit; set LD_LIBRARY_PATH to where it lies",
+    return problem_set(problem, EXIT_STATUS_REFUSED, "it comes with the CUDA toolkit; set LD_LIBRARY_PATH to its folder",
                        "CUPTI cannot be loaded: %s", dlerror());
   }
   *(void **)&cupti.register_callbacks = dlsym(cupti.library, "cuptiActivityRegisterCallbacks");
@@ -164,7 +165,7 @@ static void forget(void) {
 
 /* -- the run -------------------------------------------------------------------------------------------------------- */
 
-/* Everything before the run is recorded too, and dropped. */
+/* Records from before the run are dropped. */
 static bool run(struct gpu_device *device, size_t bytes, struct engine_figures *figures, struct problem *problem) {
   struct workload_costs costs;
   unsigned rounds;
@@ -218,7 +219,7 @@ static bool run_all(struct results *results, unsigned index, struct problem *pro
   return done;
 }
 
-/* Recording ends also after a problem, of which the first one is told. */
+/* Recording ends after a problem, too. The first problem is reported. */
 bool overlap_cuda_witness(struct results *results, unsigned device, struct problem *problem) {
   struct problem other = {0};
   if (!load(problem) || !start(problem)) {

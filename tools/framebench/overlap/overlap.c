@@ -1,7 +1,7 @@
 /*
- * framebench overlap: the same work serially and with slots, each beside the ideal that its own copies and kernels allow.
+ * framebench overlap: the same work serially and with slots, each compared with the ideal of its own copies and kernels.
  *
- * The rows are in rows.c; this file has the command.
+ * rows.c has the rows; this file has the command.
  */
 #include "tools/framebench/overlap/overlap.h"
 #include "tools/framebench/command.h"
@@ -27,7 +27,7 @@ static bool measure_cuda(const struct overlap_bench *bench, struct problem *prob
 
 static bool measure(struct overlap_bench *bench, struct problem *problem) {
   if (bench->options->witness && !bench->cuda) {
-    return problem_set(problem, EXIT_STATUS_NO_DAEMON, "leave --witness out", "CUPTI has nothing to say about the cpu backend");
+    return problem_set(problem, EXIT_STATUS_NO_DAEMON, "leave --witness out", "CUPTI cannot record the cpu backend");
   }
   results_set(bench->results, "backend", json_string(gpu_backend_name(bench->device)));
   results_set(bench->results, "device", json_string(gpu_device_name(bench->device)));

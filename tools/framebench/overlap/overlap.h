@@ -1,4 +1,4 @@
-/* The parts of framebench overlap beside its rows. */
+/* The parts of framebench overlap apart from its rows. */
 #ifndef FRAMED_FRAMEBENCH_OVERLAP_OVERLAP_H
 #define FRAMED_FRAMEBENCH_OVERLAP_OVERLAP_H
 
@@ -6,10 +6,10 @@
 #include "tools/framebench/common/options.h"
 #include "tools/framebench/common/results.h"
 
-/* Rows with fewer are there to show what slots win, and are held to nothing. */
+/* Rows with fewer slots show the gain of slots, and have no target. */
 enum { OVERLAP_ENOUGH_SLOTS = 3 };
 
-/* How often a row is measured. */
+/* Turns of each row. */
 enum { OVERLAP_TURNS = 3 };
 
 struct overlap_bench {
@@ -17,16 +17,18 @@ struct overlap_bench {
   const struct options *options;
   struct gpu_device *device;
   bool cuda;
-  unsigned kernels; /* that run at once */
-  double seconds;   /* a row, in all turns together */
+  unsigned kernels; /* kernels that run at once */
+  double seconds;   /* for a row, in all turns together */
 };
 
 /* Adds the section of rows. */
 bool overlap_rows(const struct overlap_bench *bench, struct problem *problem);
 
-/* Adds to a row what the model of engines, host and notice allows, from the row's own times, as `bound_us`; that over the
- * row's time as `of_bound`; and as `bound_by` what of them it is: "h2d", "kernel", "d2h", "host" or "slots". `kernels` as in
- * struct overlap_work. */
+/*
+ * Adds to a row the bound by the model of engines, host and notice, from the row's own times, as `bound_us`. `of_bound` is the
+ * bound over the row's time, and `bound_by` its cause: "h2d", "kernel", "d2h", "host" or "slots". `kernels` as in struct
+ * overlap_work.
+ */
 void overlap_bound(json_t *row, unsigned kernels);
 
 /* Adds the section of targets, from the rows of the other sections. */

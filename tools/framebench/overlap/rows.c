@@ -1,13 +1,13 @@
 /*
  * The rows of framebench overlap: the same work serially and with slots.
  *
- * The ideal of a row comes from that row's own service times, but copies count no less than they take alone while both
- * directions of the link are busy, as with one more slot. No ideal knows of the host: neither of its work on a frame, which is
- * what bounds small ones, nor of the time that a thread that sleeps until a callback takes to wake. So each row also has its
- * bound, from plan's model with the row's own times of host and notice, and the bound's name. Where the host sleeps, the bare
- * loop stands beside it, and sleeps as well. Speedups are over the serial program with pinned memory.
+ * A row's ideal comes from its own service times. With more than one slot, copies count at least as long as they take while
+ * both directions of the link are busy. The ideal ignores the host: its work on a frame, which limits small frames, and the
+ * time that a sleeping thread takes to wake. So each row also has a bound, from plan's model with the row's own times of host
+ * and notice, and the bound's name. Rows whose host sleeps also have the time of a bare loop that sleeps. Speedups are relative
+ * to the serial program with pinned memory.
  *
- * Rows that differ in their slots alone are measured in turns: how fast a thread wakes changes from one moment to the next.
+ * Rows that differ only in slots are measured in turns, since the time to wake a thread changes from one moment to the next.
  */
 #include "tools/framebench/common/engine.h"
 #include "tools/framebench/overlap/overlap.h"
@@ -22,7 +22,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_ROWS = 5, SERIAL_ROWS = 2, WAYS = 4 /* to be told, with graphs and without */ };
+enum { MOST_ROWS = 5, SERIAL_ROWS = 2, WAYS = 4 /* notification methods, with graphs and without */ };
 
 static const struct section rows_section = {"rows", "The same work serially and with slots",
                                             (const struct column[]){{"bytes", "FRAME", COLUMN_SIZE},
@@ -51,21 +51,21 @@ struct bench {
   enum workload_kind kind;
   unsigned rounds;
   const struct gpu_chain *chain;
-  double serial; /* microseconds a frame, serially from pinned memory */
-  double copy;   /* microseconds a copy while both directions are busy; 0 on the CPU */
+  double serial; /* microseconds per frame, serially from pinned memory */
+  double copy;   /* microseconds of a copy while both directions are busy; 0 on the CPU */
 };
 
-/* A row of those that are measured in turns. */
+/* A row that is measured in turns. */
 struct entry {
   struct engine_setup setup;
-  struct engine *engine; /* NULL where the backend has no graphs and they are asked for */
+  struct engine *engine; /* NULL: graphs are requested, and the backend has none */
   struct engine_figures figures;
-  double least, most; /* microseconds a frame, of the turns */
+  double least, most; /* microseconds per frame, over the turns */
 };
 
 /* -- rows ----------------------------------------------------------------------------------------------------------- */
 
-/* What every row says of itself. */
+/* The members that every row has. */
 static json_t *new_row(const struct bench *bench, const char *way, double us) {
   json_t *row =
       json_pack("{s:I, s:s, s:i, s:s, s:f, s:f}", "bytes", (json_int_t)bench->bytes, "kernel", workload_names[bench->kind],
@@ -117,7 +117,7 @@ static void add_costs(const struct engine *engine, json_t *row) {
 
 /* -- measuring ------------------------------------------------------------------------------------------------------ */
 
-/* There is no bare loop on the CPU. */
+/* The CPU has no bare loop. */
 static bool add_bare(const struct bench *bench, json_t *row, const struct engine_setup *slots, struct problem *problem) {
 #ifdef FRAMED_CUDA
   if (bench->all->cuda) {
@@ -227,10 +227,10 @@ static bool measure_entries(const struct bench *bench, struct entry *entries, in
   return true;
 }
 
-/* Of slots. */
+/* The number of different slots. */
 static size_t slots_count(bool quick) { return MOST_ROWS - (quick ? 2 : 0); }
 
-/* Rows that differ in their slots. */
+/* Adds rows that differ in their slots. */
 static bool slots_rows(const struct bench *bench, enum engine_completion completion, bool graph, struct problem *problem) {
   static const unsigned slots[MOST_ROWS] = {1, 2, 3, 4, 8};
   const int count = (int)slots_count(bench->all->options->quick);
@@ -249,7 +249,7 @@ static bool slots_rows(const struct bench *bench, enum engine_completion complet
   return done;
 }
 
-/* On a GPU the host waits for each step; on the CPU there is one step, and nothing to pin. */
+/* On a GPU the host waits for each step. The CPU has only one step, and no pinned memory. */
 static bool run_serial(const struct bench *bench, bool pageable, double *each, struct problem *problem) {
 #ifdef FRAMED_CUDA
   if (bench->all->cuda) {

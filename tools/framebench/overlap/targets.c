@@ -1,4 +1,4 @@
-/* What the engine is held to, from the rows of framebench overlap: the worst row of each kind, and which it was. */
+/* Targets of the engine, from the rows of framebench overlap: the worst row of each kind. */
 #include "tools/framebench/common/targets.h"
 #include "tools/framebench/overlap/overlap.h"
 #include "tools/framebench/overlap/workload.h"
@@ -23,7 +23,7 @@ static const char *text(const json_t *row, const char *key) {
 struct search {
   const char *way; /* "spin" */
   size_t least_bytes;
-  const char *limit_key; /* of what a frame could take */
+  const char *limit_key; /* the member with the limit */
   const char *what, *limit;
   double bound;
 };
@@ -70,8 +70,10 @@ static void add_worst(struct results *results, const json_t *rows, const struct 
 /* -- balanced stages ------------------------------------------------------------------------------------------------ */
 
 #ifdef FRAMED_CUDA
-/* Copies in, kernels and copies out of one length: what is left to win is what the link gives both directions at once. The
- * better one of streams and graphs, since the warm-up takes that. */
+/*
+ * Copies in, kernels and copies out of equal length: only the use of both directions of the link can still improve. Takes the
+ * better of streams and graphs, like the warm-up.
+ */
 static bool add_balanced(struct results *results, const json_t *rows, struct problem *problem) {
   const size_t bytes = 4 << 20;
   char what[WHAT];
@@ -108,7 +110,7 @@ static bool add_balanced(struct results *results, const json_t *rows, struct pro
 
 /* -- the witness ---------------------------------------------------------------------------------------------------- */
 
-/* Of the engines, that whose busy time differs most from what CUPTI recorded. */
+/* The engine whose busy time differs most from CUPTI's records. */
 static void add_witness(struct results *results, size_t bytes) {
   char what[WHAT], size[RESULTS_TEXT];
   size_t index;

@@ -4,12 +4,12 @@
 
 enum { MOST_ROUNDS = 100000, TRIAL_FRAMES = 12, FEW_ROUNDS = 8, MANY_ROUNDS = 264 };
 
-/* A device that copies nothing, as a CPU does, is held to what memory does: bytes a microsecond. */
+/* For a device without copies, such as a CPU, a copy counts as long as one in memory at this rate: bytes per microsecond. */
 #define MEMORY_RATE 10e3
 
 const char *const workload_names[WORKLOAD_KINDS] = {"affine", "work, half a copy", "work, as a copy", "work, twice a copy"};
 
-/* Service times of one frame, when no other is there. */
+/* Service times of a single frame. */
 static bool try_rounds(struct gpu_device *device, size_t frame_bytes, unsigned rounds, double service[OVERLAP_ENGINES],
                        struct problem *problem) {
   struct engine_figures figures;

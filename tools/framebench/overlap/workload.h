@@ -1,4 +1,4 @@
-/* Work for overlap: kernels whose time is chosen in proportion to that of a copy, by trying. */
+/* Workloads for overlap: kernels whose time has a chosen ratio to that of a copy, found by trials. */
 #ifndef FRAMED_FRAMEBENCH_OVERLAP_WORKLOAD_H
 #define FRAMED_FRAMEBENCH_OVERLAP_WORKLOAD_H
 
@@ -8,16 +8,16 @@ enum workload_kind { WORKLOAD_AFFINE, WORKLOAD_HALF, WORKLOAD_EQUAL, WORKLOAD_TW
 
 extern const char *const workload_names[WORKLOAD_KINDS]; /* "affine", "work, half a copy" */
 
-/* What a frame of that size costs when it is alone. */
+/* The costs of a single frame of that size. */
 struct workload_costs {
   double copy; /* microseconds to the device */
-  /* The kernel `work`: microseconds without any round, and for each. */
+  /* The kernel `work`: microseconds without a round, and for each round. */
   double base, round;
 };
 
 bool workload_measure(struct gpu_device *device, size_t frame_bytes, struct workload_costs *costs, struct problem *problem);
 
-/* Rounds of `work` for which the kernel takes so many microseconds; within what the stage takes. */
+/* The rounds of `work` for a kernel of `kernel` microseconds, within the stage's limits. */
 unsigned workload_rounds(const struct workload_costs *costs, double kernel);
 
 /* NULL on a problem. `rounds` is 0 for affine. */

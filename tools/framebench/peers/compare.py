@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""framed beside a PyTorch program: 4 MiB frames of floats in and out over Unix sockets, out = 2 in + 1, in the same run.
+"""Compares framed with a PyTorch program: 4 MiB frames of floats over Unix sockets, out = 2 in + 1, in the same run.
 
     compare.py [--framed build/framed] [--seconds 3] [--backend cuda|cpu] [--quick]
 
-Prints a document that `framebench report` reads. The same two processes write and read in both cases. Both take turns,
-each started anew, and the median of each counts. Needs PyTorch, and exits with status 1 where it is missing.
+Prints a document that `framebench report` reads. Both programs have the same writing and reading processes. They take turns
+with a new process each time, and the median counts. If PyTorch is missing, it exits with status 1.
 """
 
 import argparse
@@ -41,7 +41,7 @@ pipelines:
 
 
 def connect(path, process, limit=60):
-    """A connection to a socket that the process is about to make."""
+    """Connects to a socket that the process is about to create."""
     end = time.monotonic() + limit
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -63,7 +63,7 @@ def write_frames(connection):
         while True:
             connection.sendall(frame)
     except OSError:
-        pass  # the other end is gone: that is how it ends
+        pass  # the peer closed the connection, as expected
 
 
 def read_frame(connection, buffer):
@@ -90,7 +90,7 @@ def frames_per_second(reader, seconds):
 
 
 def measure(command, folder, seconds):
-    """Starts the program, whose sockets are in.sock and out.sock in `folder`, and sees how many frames it takes."""
+    """Starts the program with the sockets in.sock and out.sock in `folder`, and measures its frame rate."""
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
         try:
             reader = connect(folder / "out.sock", process)
@@ -129,7 +129,7 @@ def measure_peer(arguments, seconds):
 
 
 def document(arguments, runs):
-    """`runs`: of each program the frames/s of all its runs, in the order of their turns."""
+    """`runs`: for each program the frames/s of all its runs, in order."""
     framed, peer = statistics.median(runs["framed"]), statistics.median(runs["pytorch"])
     target = {"what": "daemon, Unix socket in and out, 4 MiB frames", "limit": "PyTorch, double buffering, same sockets",
               "unit": "frames/s", "value": framed, "limit_value": peer, "ratio": framed / peer, "at_least": 2.0,

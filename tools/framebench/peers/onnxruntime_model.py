@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""A model in framed beside ONNX Runtime from Python, in the ways in which that is usually called.
+"""Compares a model in framed with ONNX Runtime in Python, in the usual ways of calling it.
 
     onnxruntime_model.py FILE.onnx [--programs build] [--backend cuda|cpu] [--streams 3] [--seconds 3] [--quick]
 
-Prints a document that `framebench report` reads. Each way takes frames from memory of its own, with as many streams as framed
-has slots and instances; on the CPU backend that is one a processor (taskset chooses how many). framed's frames come and go in
-memory that it shares with its client. They take turns, each in a process of its own, and the median of each counts. A way that
-cannot run here is left out, and said on standard error. Needs the package onnxruntime (onnxruntime-gpu); framed finds the
-library by FRAMED_ONNXRUNTIME.
+Prints a document that `framebench report` reads. Each way has its own memory, and as many streams as framed has slots and
+instances. On the CPU backend there is one for each processor (taskset limits them). framed and its client share memory. The
+ways take turns, each in its own process, and the median of each counts. A way that cannot run here is skipped with a message on
+standard error. Needs the package onnxruntime (onnxruntime-gpu); framed finds the library by FRAMED_ONNXRUNTIME.
 """
 
 import argparse
@@ -26,7 +25,7 @@ RUNS = 3
 WARM_UP = 10
 
 
-# -- the ways, each in a process of its own ------------------------------------------------------------------------------
+# -- the ways, each in its own process ----------------------------------------------------------------------------------
 
 
 def sessions(arguments, count, threads):
@@ -48,7 +47,7 @@ def frame_for(session):
 
 
 def in_threads(work, count, seconds):
-    """Frames a second of work(number), which computes one frame, in as many threads."""
+    """Frames per second of work(number), which computes one frame, in `count` threads."""
     counts, go, end = [0] * count, threading.Barrier(count + 1), [float("inf")]
 
     def loop(number):
@@ -77,7 +76,7 @@ def ort_run(arguments, count, threads):
 
 
 def ort_async(arguments, count):
-    """run_async() needs a thread of the session besides the one that calls."""
+    """run_async() needs another thread of the session besides the caller."""
     made = sessions(arguments, count, 2)
     frames, gates = [frame_for(session) for session in made], [threading.Semaphore(0) for _ in made]
 
@@ -88,7 +87,7 @@ def ort_async(arguments, count):
 
 
 def ort_bound(arguments, count):
-    """Inputs and outputs bound once, so that nothing is allocated a frame."""
+    """Binds inputs and outputs once, so that frames need no allocation."""
     made = sessions(arguments, count, 1)
     bindings = [session.io_binding() for session in made]
     for session, binding in zip(made, bindings):
@@ -152,7 +151,7 @@ def ways(arguments):
 
 
 def measure_way(way):
-    """In a process of its own, so that none sees the memory or the threads of another."""
+    """Runs a way in its own process, so that none uses the memory or threads of another."""
     done = subprocess.run([sys.executable, *sys.argv, "--way", way], capture_output=True, check=False, timeout=300,
                           env={**os.environ, "ORT_DISABLE_TELEMETRY": "1"})
     if done.returncode != 0:
@@ -163,7 +162,7 @@ def measure_way(way):
 
 
 def target(arguments, rates):
-    """Beside whichever way was the fastest."""
+    """Compares framed with the fastest way."""
     medians = {way: statistics.median(values) for way, values in rates.items() if values}
     mine = medians.pop("framed")
     best, least = max(medians, key=medians.get), 3.0 if arguments.backend == "cuda" else 0.95

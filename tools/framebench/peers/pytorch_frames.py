@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Frames through a GPU as a careful PyTorch program does it: a socket in, a socket out, two pinned buffers, two streams.
+"""Frames through a GPU as a careful PyTorch program does it: sockets in and out, two pinned buffers, two streams.
 
     pytorch_frames.py [--device cuda] IN OUT [FLOATS]
 
-Listens on the Unix sockets IN and OUT, takes one producer and one reader, and gives 2 * x + 1 for each frame of FLOATS
-floats. While one frame is on its stream, the next is read into the other buffer. Runs until its producer leaves.
+Listens on the Unix sockets IN and OUT, accepts one producer and one reader, and returns 2 * x + 1 for each frame of FLOATS
+floats. While one frame is on its stream, the next is read into the other buffer. Runs until its producer disconnects.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import torch
 
 
 class Slot:
-    """A pinned buffer each way, and the stream that works on them."""
+    """A pinned buffer in each direction, and the stream that uses both."""
 
     def __init__(self, floats, device):
         pinned = device == "cuda"
@@ -37,7 +37,7 @@ class Slot:
             self.done.record(self.stream)
 
     def finish(self):
-        """The bytes of the result, when the stream is done with it."""
+        """The bytes of the result, after the stream has finished."""
         if self.done is not None:
             self.done.synchronize()
         self.busy = False
@@ -45,7 +45,7 @@ class Slot:
 
 
 def receive(connection, buffer):
-    """Whether a whole frame came."""
+    """Reads a frame. False if it is incomplete."""
     view = memoryview(buffer.numpy()).cast("B")
     while view:
         count = connection.recv_into(view)
@@ -83,7 +83,7 @@ def main():
     parser.add_argument("floats", nargs="?", type=int, default=1 << 20)
     arguments = parser.parse_args()
     slots = [Slot(arguments.floats, arguments.device) for _ in range(2)]
-    for slot in slots:  # kernels and memory of the device are there before the first frame
+    for slot in slots:  # loads kernels and allocates device memory before the first frame
         slot.start()
         slot.finish()
     output, source = listen(arguments.output), listen(arguments.input)
@@ -91,7 +91,7 @@ def main():
     try:
         run(producer, reader, slots)
     except BrokenPipeError:
-        pass  # the reader has seen enough
+        pass  # the reader closed the connection
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""ResNet-18 in PyTorch, as fast as frames go: a CUDA graph a stream with the copies of pinned memory in and out in it.
+"""ResNet-18 in PyTorch at the highest rate: each stream has a CUDA graph with the model and the copies of pinned memory.
 
     pytorch_model.py [STREAMS [SECONDS]]      (default: 3 streams, 3 s)
 
-Layout channels last and TF32, as the model stage weighs them too. Prints frames a second, and the p50 of one frame alone.
+Uses channels-last layout and TF32, which framed's model stage also tries. Prints frames per second, and the p50 of one frame
+alone.
 """
 
 import statistics
@@ -32,7 +33,7 @@ def resnet18():
 
 
 class Slot:
-    """A stream with a graph of its own: copy in, model, copy out."""
+    """A stream with its own graph: copy in, model, copy out."""
 
     def __init__(self, model):
         self.given, self.result = torch.zeros(1, 3, 224, 224).pin_memory(), torch.empty(1, 1000).pin_memory()

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Makes the model that figures are measured with: a ResNet-18 of 11.7 million random weights, 1x3x224x224 float32 to 1000 classes.
+"""Makes the model of the measurements: a ResNet-18 with 11.7 million random weights, 1x3x224x224 float32 to 1000 classes.
 
     resnet18.py FILE.onnx [--open]
 
-With --open the first side is not 1 but open, so that several frames may go through it together.
-Needs nothing but Python: what an ONNX file is made of is written here field by field. Weights are scaled so that numbers stay
-moderate from layer to layer; normalisation is part of them, as it is once a model is optimised. The same file each time.
+With --open the first side is open instead of 1, so that batches are possible. Needs only Python, since it writes the ONNX file
+field by field. Weights are scaled so that values stay moderate from layer to layer. They include normalisation, as in an
+optimised model. Each run makes an identical file.
 """
 
 import array
 import random
 import sys
 
-FLOAT, INTS, INT = 1, 7, 2  # of elements and attributes, as ONNX numbers them
+FLOAT, INTS, INT = 1, 7, 2  # of elements and attributes, by ONNX's numbers
 
 
 def varint(value):
@@ -39,7 +39,7 @@ class Graph:
         self.random = random.Random(18)
 
     def weight(self, shape, fan_in):
-        """A name of new weights; as even numbers as make sums of `fan_in` products as large as what goes in."""
+        """A name of new weights. They are uniform, and sums of `fan_in` products are as large as the input."""
         count = 1
         for side in shape:
             count *= side
@@ -74,7 +74,7 @@ class Graph:
 
 
 def value_info(name, shape):
-    """A side with a name is open."""
+    """A side given by name is open."""
     sides = b"".join(part(1, part(2, side) if isinstance(side, str) else number(1, side)) for side in shape)
     return part(1, name) + part(2, part(1, number(1, FLOAT) + part(2, sides)))
 

@@ -13,10 +13,10 @@
 struct loop {
   const struct alone_setup *setup;
   unsigned number;   /* of its device */
-  sem_t *ready, *go; /* begins when all are set up, or some cannot be */
+  sem_t *ready, *go; /* it begins when all loops are set up, or one failed */
   pthread_t thread;
   bool done;
-  double each; /* microseconds from frame to frame */
+  double each; /* microseconds per frame */
   struct problem problem;
 };
 
@@ -62,7 +62,7 @@ static void *run(void *argument) {
   return NULL;
 }
 
-/* The first problem of any, if there is one. */
+/* Joins all loops, and returns the first problem. */
 static bool join_loops(struct loop *loops, unsigned count, double *rate, struct problem *problem) {
   bool done = true;
   *rate = 0;

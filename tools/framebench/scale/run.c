@@ -9,14 +9,14 @@
 
 enum { CPUS = 4 };
 
-/* Of a measurement. */
+/* The duration of a measurement. */
 static double seconds(const struct scale *scale) { return scale->options->quick ? 0.1 : 1.0; }
 
 static unsigned most_devices(const struct scale *scale) { return scale->counts[scale->count_count - 1]; }
 
 /* -- how many devices ----------------------------------------------------------------------------------------------- */
 
-/* Of CUDA. Asked in a process of its own: one that has asked CUDA is not to fork. */
+/* Counts CUDA's devices in a child process, since a process that has used CUDA must not fork. */
 static unsigned devices_there(enum gpu_backend_choice choice) {
   int status = 0;
   pid_t child = fork();
@@ -27,7 +27,7 @@ static unsigned devices_there(enum gpu_backend_choice choice) {
   return told ? (unsigned)WEXITSTATUS(status) : 0;
 }
 
-/* Powers of two, and all of them. */
+/* Chooses powers of two, and the number of all devices. */
 static bool choose_counts(struct scale *scale, struct problem *problem) {
   unsigned wanted = scale->options->devices, there = devices_there(scale->options->backend);
   scale->cuda = there > 0;

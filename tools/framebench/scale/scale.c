@@ -1,10 +1,9 @@
 /*
- * framebench scale: one pipeline on 1, 2, 4 and more devices, beside that many times one device, and beside loops without a
- * daemon on all these devices at once.
+ * framebench scale: one pipeline on 1, 2, 4 and more devices. It is compared with a multiple of one device's rate, and with
+ * loops without a daemon on all these devices at once.
  *
- * Clients and daemon share memory, and each device has the same sessions. What it can be held to is that many times its rate
- * on one device, or what the host lets all devices do together, where that is less. All take turns, and the median of each
- * counts.
+ * Clients and daemon share memory, and each device has the same number of sessions. The target is the multiple of one device's
+ * rate, or the rate of the loops if that is lower. All are measured in turns, and the median of each counts.
  */
 #include "tools/framebench/scale/scale.h"
 #include "tools/framebench/command.h"
@@ -16,7 +15,7 @@
 
 enum { RUNS = 3 };
 
-struct rates { /* frames a second */
+struct rates { /* frames per second */
   struct samples daemon, alone;
 };
 
@@ -42,7 +41,7 @@ static const struct section rows_section = {"scale", "Sessions on several device
 
 static double median(struct samples *samples) { return samples_percentile(samples, 0.5); }
 
-/* `one`: frames a second of one device in this turn; the first row gives it. */
+/* `one`: frames per second of one device in this turn, which the first row sets. */
 static bool measure_row(struct rows *rows, unsigned work, unsigned at, double *one, struct problem *problem) {
   const struct scale *scale = rows->scale;
   unsigned count = scale->counts[at];

@@ -1,6 +1,6 @@
 /*
- * A daemon with a pipeline for each work and each number of devices, started before anything here uses a device; and the same
- * devices, opened here too.
+ * A daemon with a pipeline for each work and number of devices, started before this process uses a device. Then this process
+ * opens these devices, too.
  */
 #ifndef FRAMED_FRAMEBENCH_SCALE_SCALE_H
 #define FRAMED_FRAMEBENCH_SCALE_SCALE_H
@@ -22,17 +22,20 @@ struct scale {
   struct gpu_device *devices[OPTIONS_MOST_DEVICES];
 };
 
-/* To be closed in any case. */
+/* The caller calls scale_close() in any case. */
 bool scale_open(struct scale *scale, const struct options *options, struct results *results, struct problem *problem);
 void scale_close(struct scale *scale);
 
-/* Of the work of that index, on scale->counts[at] devices. Returns name. */
+/* The pipeline of that work on scale->counts[at] devices. Returns name. */
 const char *scale_pipeline(const struct scale *scale, unsigned work, unsigned at, char name[SCALE_NAME]);
-/* Through the daemon; `rate` frames a second of all sessions, 0: as they are taken. A row of load_section, or NULL. */
+/*
+ * Measures the daemon. `rate`: frames per second of all sessions, 0: as fast as possible. Returns a row of load_section, or
+ * NULL.
+ */
 json_t *scale_load(const struct scale *scale, unsigned work, unsigned at, double rate, struct problem *problem);
-/* The same for one frame at a time of one client on one device. */
+/* Measures one frame at a time of one client on one device. */
 json_t *scale_load_one(const struct scale *scale, unsigned work, struct problem *problem);
-/* Without it: frames a second of all these devices at once. */
+/* Measures loops without the daemon: frames per second of all these devices at once. */
 bool scale_alone(const struct scale *scale, unsigned work, unsigned at, double *rate, struct problem *problem);
 
 #endif

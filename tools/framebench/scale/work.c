@@ -3,7 +3,7 @@
 #include "tools/framebench/common/engine.h"
 #include "tools/framebench/common/own_daemon.h"
 
-enum { BYTES = 4 << 20, QUICK_BYTES = 64 << 10, ROUNDS = 200 /* more than two copies long on a GPU */, CPU_ROUNDS = 2 };
+enum { BYTES = 4 << 20, QUICK_BYTES = 64 << 10, ROUNDS = 200 /* longer than two copies on a GPU */, CPU_ROUNDS = 2 };
 
 static bool add_model(struct work *work, const char *file, struct problem *problem) {
   struct gpu_error error = {0};

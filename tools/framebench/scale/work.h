@@ -1,4 +1,4 @@
-/* What the frames of framebench scale are, as a daemon's configuration says it and as a chain of one process. */
+/* The work of framebench scale, as a daemon's configuration and as a chain of this process. */
 #ifndef FRAMED_FRAMEBENCH_SCALE_WORK_H
 #define FRAMED_FRAMEBENCH_SCALE_WORK_H
 
@@ -10,7 +10,7 @@ enum { WORK_SLOTS = 3, WORK_SESSIONS = 2 /* on each device */, WORK_INSTANCES = 
 struct work {
   const char *name;
   size_t bytes;            /* of a frame */
-  json_t *format, *stages; /* NULL where the daemon's own are meant, see own_daemon.h */
+  json_t *format, *stages; /* NULL: the default of own_daemon.h */
   bool bare;               /* bare loops can run it */
   unsigned rounds;         /* of the stage `work`; 0: affine, or a model */
   const char *file;        /* of a model; NULL: none */
@@ -18,16 +18,20 @@ struct work {
 
 enum { WORK_MOST = 2 };
 
-/* Affine, which the link bounds, and work, which the device bounds; or the model that the options name. To be cleared in any
- * case. Before any use of CUDA: a model is opened and given back. */
+/*
+ * Sets up affine, which the link limits, and work, which the device limits; or the model of the options. The caller clears
+ * `works` in any case. Call it before any use of CUDA, since it opens and closes a model.
+ */
 bool works_init(struct work works[WORK_MOST], unsigned *count, const struct options *options, bool cuda,
                 struct problem *problem);
 void works_clear(struct work works[WORK_MOST], unsigned count);
 
-/* The section `models` of a configuration; to be released. */
+/* The section `models` of a configuration; the caller releases it. */
 json_t *works_models(const struct work *works, unsigned count);
 
-/* For so many slots on all devices; `model` gets what is to be released behind the chain, or NULL. NULL on a problem. */
+/*
+ * A chain for `users` slots on all devices. `model` receives what must be released after the chain, or NULL. NULL on a problem.
+ */
 struct gpu_chain *work_chain(const struct work *work, unsigned users, struct model **model, struct problem *problem);
 
 #endif

@@ -2,14 +2,14 @@
 
 #include "tools/framebench/common/cuda_try.h"
 
-/* More than any device's second-level cache has room for. */
+/* Larger than the second-level cache of any device. */
 #define WORKING_SET ((size_t)512 << 20)
 enum { MOST_SETS = 128, LAUNCHES = 32, REPLAYS = 5, ALIGNMENT = 256, QUICK_SHARE = 64 };
 
-/* One stage and what it takes: `sets` inputs and outputs used in turn, one scratch and one state. */
+/* A stage and its memory: `sets` inputs and outputs used in turn, one scratch and one state. */
 struct track {
   const struct stage_plan *plan; /* NULL: a copy of `input_bytes` */
-  const void *frame;             /* of the host; NULL: as memory is filled */
+  const void *frame;             /* on the host; NULL: the default content */
   size_t input_bytes, output_bytes;
   unsigned sets;
   unsigned char *memory;
@@ -100,7 +100,7 @@ static void close_track(struct track *track) {
   (void)cudaFree(track->state);
 }
 
-/* The shortest of some replays, after one that does not count. */
+/* The shortest of some replays, after a warm-up. */
 static bool replay(struct track *track, double *each, struct problem *problem) {
   for (int i = 0; i <= REPLAYS; i++) {
     float milliseconds = 0;

@@ -1,6 +1,6 @@
 /*
- * What a filter of ffmpeg costs a frame is the difference between a longer and a shorter run, so that its start does not
- * count. Its frames come from a source that draws once, and go nowhere.
+ * The time of an ffmpeg filter per frame is the difference between a longer and a shorter run, so that ffmpeg's start does not
+ * count. Its frames come from a source that draws once, and are discarded.
  */
 #include "tools/framebench/stages/ffmpeg.h"
 
@@ -45,7 +45,7 @@ static const struct pair {
     {{.pixels = PIXELS_GRAY, .stage = "sobel"}, "gray", "sobel"},
 };
 
-/* Seconds that ffmpeg takes for so many frames; negative if it cannot. */
+/* The seconds that ffmpeg takes for `frames` frames; negative on failure. */
 static double run_ffmpeg(const struct pair *pair, unsigned threads, unsigned frames) {
   char source[128], count[16], thread_count[16];
   snprintf(source, sizeof source, "color=gray:size=%dx%d:rate=1000,format=%s", WIDTH, HEIGHT, pair->format);
@@ -68,7 +68,7 @@ static double run_ffmpeg(const struct pair *pair, unsigned threads, unsigned fra
   return code == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? taken : -1;
 }
 
-/* Frames a second; 0 if ffmpeg is not there or lacks the filter. */
+/* Frames per second; 0 if ffmpeg is missing or lacks the filter. */
 static double measure_ffmpeg(const struct pair *pair, unsigned threads, bool quick) {
   unsigned more = quick ? SHORT_RUN + 10 : LONG_RUN;
   double start = run_ffmpeg(pair, threads, SHORT_RUN);

@@ -67,7 +67,7 @@ static struct frame_format input_of(const struct stage_entry *entry, uint32_t wi
   return format_tensor(ELEMENT_FLOAT32, (uint64_t[]){shape[0], shape[1] ? shape[1] : height, shape[2] ? shape[2] : width}, 3);
 }
 
-/* The number of one candidate at `column`: place and size, objectness where the layout has it, then the classes' scores. */
+/* The value of a candidate at `column`: position and size, objectness if the layout has it, then the classes' scores. */
 static float detector_says(unsigned candidate, unsigned column, unsigned first_class) {
   unsigned object = candidate / 10 % 40;
   bool found = candidate % 10 == 0;
@@ -87,7 +87,7 @@ bool stage_list_fill(const struct stage_plan *plan, float *frame) {
     return false;
   }
   const uint64_t *sides = plan->input.shape + 1;
-  bool by_column = sides[0] < sides[1]; /* as yolo8 has them, without objectness */
+  bool by_column = sides[0] < sides[1]; /* the layout of yolo8, without objectness */
   unsigned candidates = (unsigned)sides[by_column ? 1 : 0], columns = (unsigned)sides[by_column ? 0 : 1];
   for (unsigned candidate = 0; candidate < candidates; candidate++) {
     for (unsigned column = 0; column < columns; column++) {
@@ -98,7 +98,7 @@ bool stage_list_fill(const struct stage_plan *plan, float *frame) {
   return true;
 }
 
-/* A choice's index, a number, or a share of a side. */
+/* Parses a choice's index, a number, or a fraction of a side. */
 static bool parse_value(const struct stage_parameter *parameter, const char *text, double side, double *value) {
   static const struct {
     const char *name;
@@ -121,7 +121,7 @@ static bool parse_value(const struct stage_parameter *parameter, const char *tex
   return end != text && *end == '\0' && parameter->type != STAGE_CHOICE;
 }
 
-/* "KEY=VALUE" */
+/* Parses "KEY=VALUE". */
 static bool parse_setting(struct gpu_stage_request *request, char *text, const struct frame_format *format) {
   char *equals = strchr(text, '=');
   if (!equals) {
@@ -164,7 +164,7 @@ struct gpu_chain *stage_list_chain(const struct stage_entry *entry, uint32_t wid
   struct gpu_stage_request request = {0};
   struct frame_format format = input_of(entry, width, height);
   if (!parse(entry->stage, &format, &request)) {
-    problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "this is no stage with its settings: %s", entry->stage);
+    problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "this is not a stage with settings: %s", entry->stage);
     return NULL;
   }
   struct gpu_chain *chain = gpu_chain_new(&format, &request, 1, &error);

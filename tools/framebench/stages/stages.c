@@ -1,10 +1,9 @@
 /*
- * framebench stages: every stage beside its floor, the time in which memory could give its input and take its output, each
- * once, and give and take the state that it keeps from frame to frame.
+ * framebench stages: every stage compared with its floor. The floor is the time in which memory could read the input and state,
+ * and write the output and state, each once.
  *
- * On the GPU the floor is that of the device's memory, measured by copying; on the CPU it is that of one thread's memcpy of as
- * many bytes, and one worker runs the stage. A stage that computes on purpose is also shown beside such a floor, but not held
- * to it.
+ * On the GPU the floor is that of the device's memory, measured by copies. On the CPU it is that of one thread's memcpy of as
+ * many bytes, and one worker runs the stage. Compute-bound stages are also compared, but have no target.
  */
 #include "tools/framebench/command.h"
 #include "tools/framebench/common/engine.h"
@@ -42,10 +41,10 @@ struct bench {
   const struct options *options;
   struct gpu_device *device;
   bool cuda;
-  double rate; /* bytes a microsecond, read and written together; 0: to be measured for each size of frame */
+  double rate; /* bytes per microsecond, read and written together; 0: measured for each size of frame */
 };
 
-/* The shortest mean of some runs on one worker, of as many frames as take 20 ms. */
+/* The shortest mean of some runs on one worker, each with as many frames as take 20 ms. */
 static bool time_on_cpu(const struct bench *bench, const struct gpu_chain *chain, const void *frame, double *each,
                         struct problem *problem) {
   enum { RUNS = 3, MOST_FRAMES = 50 };
@@ -86,7 +85,7 @@ static bool time_stage(const struct bench *bench, const struct gpu_chain *chain,
   return done;
 }
 
-/* How fast frames of that many bytes are copied: a chain without a stage does nothing else on the CPU. */
+/* The copy rate for frames of that size: on the CPU a chain without a stage only copies. */
 static bool measure_rate(const struct bench *bench, size_t bytes, double *rate, struct problem *problem) {
 #ifdef FRAMED_CUDA
   if (bench->cuda) {
@@ -162,7 +161,7 @@ static bool measure_backend(struct bench *bench, struct problem *problem) {
   return true;
 }
 
-/* The row whose ratio is the lowest, of those on that backend and of that size that are held to their floor. NULL: none. */
+/* The row with the lowest ratio, of those with that backend and size that have a target. NULL: none. */
 static const json_t *find_worst(const json_t *rows, const char *backend, const char *size) {
   size_t index;
   const json_t *row, *worst = NULL;
@@ -221,7 +220,7 @@ static void add_targets(struct results *results) {
   }
 }
 
-/* The chosen backend's device is opened first, since it may be the reason that nothing can be measured. */
+/* Opens the device of the chosen backend first, since only that may make measuring impossible. */
 static bool measure(struct bench *bench, struct problem *problem) {
   const struct options cpu = {.backend = GPU_BACKEND_CPU};
   results_section(bench->results, &stages_section);
