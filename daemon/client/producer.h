@@ -28,7 +28,7 @@ struct producer {
   struct session *session;
   struct client client;       /* fd -1: no client */
   uint64_t frames_before;     /* frames that the session had from earlier producers */
-  struct quota_charge charge; /* of the client's user; also while memory that the client has seen is being released */
+  struct quota_charge charge; /* charged to the client's user until the memory that the client has seen is released */
   bool idle, stopped;
   bool cut;                 /* the session cannot continue with the producer, which is still attached */
   bool shares;              /* the producer maps the session's memory */

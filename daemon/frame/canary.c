@@ -16,7 +16,7 @@ enum { SIZE = 256, SCALE = 2, OFFSET = 1, LARGEST = 127 };
 /* A canary takes some microseconds, so the thread polls often at first, and rarely once the canary is late. */
 enum { SHORT_NAP_NS = 50000, LONG_NAP_NS = 2000000, PATIENT_LOOKS = 100 };
 
-#define STANDSTILL       (300 * NS_PER_MS) /* between two polls: the whole process was stopped */
+#define STANDSTILL       (300 * NS_PER_MS) /* a gap this long between two polls means that the whole process was stopped */
 #define FIRST_PATIENCE   (30 * NS_PER_S)   /* as long as a warm-up may take */
 #define WITHOUT_PATIENCE 0
 

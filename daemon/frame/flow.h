@@ -56,8 +56,8 @@ struct flow {
   enum config_overload overload;
   int64_t deadline_ns;  /* 0: no deadline */
   bool spin;            /* completion: spin or persistent */
-  bool awaits_answers;  /* completion: spin: wait a moment for a client's next frame before polling the device */
-  bool restart_pending; /* the first frame of a producer was dropped before the device got it */
+  bool awaits_answers;  /* with completion: spin, a turn waits a moment for a client's next frame before it polls the device */
+  bool restart_pending; /* the first frame of a producer was dropped, so the next one must reset the stages */
   bool device_dead;     /* the device failed: its frames wait until it has another worker */
   bool device_awaited;  /* READY frames wait for that worker */
   unsigned lost;        /* number of the failed device */

@@ -110,7 +110,8 @@ struct engine *engine_open(const struct config *config, const struct engine *lef
   engine->hurries = hurries;
   engine->realtime = config->realtime;
   engine->realtime.processors = (struct config_processors){0}; /* a lane may spin for ever on its processor */
-  engine->realtime.priority -= engine->realtime.priority > 1;  /* a lane that wakes up goes first */
+  /* other threads get a lower priority, so that a lane that wakes up runs first */
+  engine->realtime.priority -= engine->realtime.priority > 1;
   if (!realtime_check(&config->realtime, failure) || !realtime_lock(&config->realtime, failure) ||
       !engine_open_devices(engine, config, left, failure) || !open_lanes(engine, config, failure)) {
     return engine_close(engine);

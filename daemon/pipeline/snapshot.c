@@ -133,7 +133,7 @@ static void read_sessions(const struct pipeline *pipeline, struct reading *readi
   }
 }
 
-/* The mean of several devices. */
+/* Averages over the devices if there are several. */
 void pipeline_read_served(const struct pipeline *pipeline, struct reading *reading) {
   unsigned seats = inputs_seats(pipeline->inputs);
   memset(reading->served, 0, sizeof reading->served);
@@ -222,7 +222,7 @@ static struct pipeline_client list_reader(const struct reader_entry *entry) {
   return client;
 }
 
-/* A file is not a client. */
+/* Lists producers, then readers. Files are left out, because they are no clients. */
 static unsigned list_clients(const struct pipeline *pipeline, struct pipeline_client list[PIPELINE_LISTED]) {
   const struct inputs *inputs = pipeline->inputs;
   const struct outputs *outputs = pipeline->outputs;

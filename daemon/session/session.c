@@ -46,7 +46,7 @@ static void acknowledge(struct session *session) {
   }
   uint64_t frames = acks_count(&session->account.acks, session->receive.producer);
   if (session->is_reply && flow->offered_producer == session->receive.producer && flow->offered_sequence + 1 >= frames) {
-    session->acknowledged = frames; /* its last result said so */
+    session->acknowledged = frames; /* its last result acknowledged these frames already */
     return;
   }
   native_write_ack(frames, bytes);

@@ -77,7 +77,7 @@ void reader_keep_index(struct reader *reader, int index, uint64_t count, const s
   reader->segment.index = index;
   reader->segment.count = count;
   reader->segment.hold = now + times->hold_ns;
-  /* the next segment is attempted even without a result */
+  /* if the next segment could not begin before, it is attempted again even without a result */
   bool is_over = times->hold_ns > 0 || (every > 0 && times->began == 0);
   reader->segment.until = is_over ? now : every == 0 ? 0 : times->began + every;
   reader->segment.shift = times->shift;
