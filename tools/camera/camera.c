@@ -31,7 +31,7 @@
 #define MOST_LOSS     0.01
 #define MOST_OFFSET   5.0 /* seconds between the clocks, beyond which the camera's is wrong */
 
-enum { STUCK_S = 60 };
+enum { STUCK_S = 60, FEW_PICTURES = 5 /* too few to know a rate */ };
 
 struct camera {
   const struct settings *settings;
@@ -118,10 +118,11 @@ static bool pulse(void *owner) { return turn(owner, 0); }
 
 static void measure(struct camera *camera, int64_t now) {
   double seconds = (double)(now - camera->second.since) / (double)CLOCK_S;
-  if (!camera->connected || seconds < 1) {
+  uint64_t pictures = camera->pictures - camera->second.pictures;
+  if (!camera->connected || seconds < 1 || (pictures < FEW_PICTURES && seconds < 10)) {
     return;
   }
-  double rate = (double)(camera->pictures - camera->second.pictures) / seconds;
+  double rate = (double)pictures / seconds;
   double bitrate = 8 * (double)(camera->source.bytes - camera->second.bytes) / seconds;
   bool first = camera->report.rate == 0;
   camera->report.rate = first ? rate : (camera->report.rate + rate) / 2;
@@ -207,7 +208,7 @@ static bool deliver(struct camera *camera, struct reason *reason) {
     return reason_set(reason, REASON_CODEC, "pictures of %dx%d in the camera's pixel format cannot be converted here",
                       from->width, from->height);
   } else {
-    output_submit(&camera->output, frame, from->pts);
+    output_submit(&camera->output, frame, from->pts > 0 ? from->pts : camera->source.arrival);
     camera->failed |= !output_turn(&camera->output, SEND_WAIT);
   }
   bool changed = camera->report.width != (unsigned)from->width || camera->report.height != (unsigned)from->height;

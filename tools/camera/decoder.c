@@ -8,6 +8,7 @@
 #define KEY_FRAME_WAIT    (30 * CLOCK_S) /* cameras with "smart" codecs send one in 10 s and more */
 #define PICTURE_WAIT      (10 * CLOCK_S)
 
+enum { MOST_PENDING = 20 };         /* packets without a picture: more than any order of B-frames needs */
 enum { MOST_PIXELS = 4096 * 4096 }; /* the largest cameras have 16 million */
 
 /* Decoders that cameras need. Hundreds of rarer ones in libavcodec are less tested, and a stranger chooses the codec. */
@@ -54,6 +55,7 @@ void decoder_put(struct decoder *decoder, AVPacket *packet, int64_t arrival) {
     if (!decoder->has_key) {
       return;
     }
+    decoder->pending++;
     packet->pts = arrival; /* pictures bring it back, in whatever order they come */
     packet->dts = AV_NOPTS_VALUE;
   }
@@ -70,6 +72,7 @@ bool decoder_get(struct decoder *decoder) {
   while (avcodec_receive_frame(decoder->context, decoder->frame) >= 0) {
     if (is_whole(decoder->frame)) {
       decoder->decoded = clock_now();
+      decoder->pending = 0;
       return true;
     }
     decoder->damaged++;
@@ -79,14 +82,15 @@ bool decoder_get(struct decoder *decoder) {
 
 bool decoder_is_stuck(const struct decoder *decoder, int64_t now, bool *give_up, struct reason *reason) {
   int64_t waited = now - (decoder->decoded ? decoder->decoded : decoder->begun);
-  *give_up = waited >= KEY_FRAME_WAIT;
+  bool is_slow = decoder->has_key && decoder->pending <= MOST_PENDING; /* a picture a minute is fine */
+  *give_up = waited >= KEY_FRAME_WAIT && !is_slow;
   if (!decoder->has_key && waited >= KEY_FRAME_WARNING) {
     reason_set(reason, REASON_KEY_FRAME,
                "no key frame for %d s: shorten the key frame interval (GOP, I-frame interval) in the camera",
                (int)(waited / CLOCK_S));
     return true;
   }
-  if (decoder->has_key && waited >= PICTURE_WAIT) {
+  if (decoder->has_key && waited >= PICTURE_WAIT && !is_slow) {
     reason_set(reason, REASON_CODEC, "no picture could be decoded for %d s, though packets of %s come: restart the camera",
                (int)(waited / CLOCK_S), avcodec_get_name(decoder->context->codec_id));
     return true;

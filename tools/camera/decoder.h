@@ -15,6 +15,7 @@ struct decoder {
   bool has_key;     /* a key frame has come; before it packets are left out */
   int64_t begun;    /* when the first packet came, CLOCK_MONOTONIC */
   int64_t decoded;  /* when the last picture was decoded; 0: none was */
+  unsigned pending; /* packets since then */
   uint64_t damaged; /* packets and pictures that were left out as damaged */
 };
 

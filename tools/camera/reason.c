@@ -126,7 +126,6 @@ bool reason_set_error(struct reason *reason, int error, int status, bool opening
   case AVERROR(EHOSTUNREACH):
   case AVERROR(ENETUNREACH):
   case AVERROR(EHOSTDOWN):
-  case AVERROR(ETIMEDOUT):
     return set_unreachable(reason, address);
   case AVERROR_PROTOCOL_NOT_FOUND:
     return reason_set(reason, REASON_URL, "the libavformat of this system does not know this kind of URL");
@@ -139,6 +138,7 @@ bool reason_set_error(struct reason *reason, int error, int status, bool opening
   case AVERROR(ECONNRESET):
   case AVERROR(EPIPE):
     return set_ended(reason, address);
+  case AVERROR(ETIMEDOUT):
   case AVERROR_EXIT:
     return opening ? set_unreachable(reason, address) : reason_set(reason, REASON_SILENT, "nothing came from the camera");
   default:

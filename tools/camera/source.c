@@ -62,10 +62,11 @@ static bool fail(const struct source *source, int error, struct reason *reason) 
   bool overdue = error == AVERROR_EXIT || error == AVERROR(EAGAIN);
   reason_set_error(reason, error, avlog_take_status(), !source->opened, &source->settings->address);
   if (source->opened && overdue) {
+    int64_t interval = source_interval(source);
     double seconds = (double)(clock_now() - source->arrival) / (double)CLOCK_S;
     return reason_set(reason, REASON_SILENT,
                       "nothing came from the camera for %.1f s, %.1f times the time between its pictures", seconds,
-                      source->interval > 0 ? seconds * (double)CLOCK_S / (double)source->interval : 0);
+                      interval > 0 ? seconds * (double)CLOCK_S / (double)interval : 0);
   }
   return false;
 }
@@ -114,11 +115,17 @@ const AVCodecParameters *source_codec(const struct source *source) { return sour
 
 static bool is_hls(const struct source *source) { return strncmp(source->format->iformat->name, "hls", 3) == 0; }
 
+int64_t source_interval(const struct source *source) {
+  return source->stamped > source->waited ? source->stamped : source->waited;
+}
+
+static int64_t average(int64_t before, int64_t step) { return before == 0 ? step : (7 * before + step) / 8; }
+
 /* By when the next packet must be there: 5 frames of the stream's own interval. */
 static int64_t patience(const struct source *source) {
-  int64_t own = SILENT_FRAMES * source->interval;
+  int64_t own = SILENT_FRAMES * source_interval(source);
   int64_t least = is_hls(source) ? HLS_WAIT : source->settings->silence;
-  return source->interval == 0 ? OPEN_WAIT : own > least ? own : least;
+  return source->count < SILENT_FRAMES ? OPEN_WAIT : own > least ? own : least;
 }
 
 /* Takes the wall-clock time of the packet, which libavformat computes from the sender reports of RTCP. */
@@ -140,8 +147,6 @@ static void take_stamp(struct source *source, int64_t now) {
   const AVPacket *packet = source->packet;
   int64_t stamp = packet->dts != AV_NOPTS_VALUE ? packet->dts : packet->pts;
   if (stamp == AV_NOPTS_VALUE) {
-    int64_t step = now - source->arrival;
-    source->interval = source->packets == 0 ? 0 : source->interval == 0 ? step : (7 * source->interval + step) / 8;
     return;
   }
   int64_t at = av_rescale_q(stamp, source->format->streams[source->stream]->time_base, ns);
@@ -151,7 +156,7 @@ static void take_stamp(struct source *source, int64_t now) {
     source->jumped = now;
     source->jump = (double)step / (double)CLOCK_S;
   } else if (source->has_pts && step > 0 && step < LONGEST_STEP) {
-    source->interval = source->interval == 0 ? step : (7 * source->interval + step) / 8;
+    source->stamped = average(source->stamped, step);
   }
   source->last_pts = at;
   source->has_pts = true;
@@ -161,6 +166,10 @@ static void note_packet(struct source *source) {
   int64_t now = clock_now();
   take_wall(source);
   take_stamp(source, now);
+  if (source->count > 0) {
+    source->waited = average(source->waited, now - source->arrival);
+  }
+  source->count += source->count < SILENT_FRAMES;
   source->arrival = now;
   source->bytes += (uint64_t)source->packet->size;
   source->packets += (uint64_t)source->packet->size / RTP_PAYLOAD + 1;

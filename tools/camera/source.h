@@ -25,7 +25,9 @@ struct source {
   bool opened, closing;
 
   int64_t arrival;  /* of the last packet, CLOCK_MONOTONIC */
-  int64_t interval; /* ns between packets by their time stamps, averaged; 0: not known */
+  int64_t stamped;  /* ns between packets by their time stamps, averaged; 0: not known */
+  int64_t waited;   /* the same by their arrivals */
+  unsigned count;   /* packets of the video, up to a few */
   int64_t last_pts; /* ns */
   bool has_pts;
   int64_t jumped;          /* when a time stamp last jumped, CLOCK_MONOTONIC; 0: never */
@@ -41,6 +43,10 @@ bool source_open(struct source *source, const struct settings *settings, bool (*
 
 /* Waits for the next packet of the video. */
 bool source_read(struct source *source, struct reason *reason);
+
+/* The time between two packets in ns; 0: not known yet. HLS sends bursts, and MJPEG invents time stamps: the longer one counts.
+ */
+int64_t source_interval(const struct source *source);
 
 const AVCodecParameters *source_codec(const struct source *source);
 

@@ -4,27 +4,31 @@
 #include <libavutil/log.h>
 
 #include "tests/unit/runner.h"
+#include "tools/camera/avlog.h"
 #include "tools/camera/clock.h"
 #include "tools/camera/decoder.h"
-#include "tools/camera/avlog.h"
 #include "tools/camera/report.h"
 
 static const struct {
   bool has_key, decoded;
   int seconds;
+  unsigned pending;
   enum reason_token token;
   bool give_up;
 } waits[] = {
-    {false, false, 4, REASON_NONE, false},      {false, false, 6, REASON_KEY_FRAME, false},
-    {false, false, 31, REASON_KEY_FRAME, true}, {true, false, 9, REASON_NONE, false},
-    {true, false, 11, REASON_CODEC, false},     {true, true, 11, REASON_CODEC, false},
-    {true, true, 31, REASON_CODEC, true},
+    {false, false, 4, 0, REASON_NONE, false},      {false, false, 6, 0, REASON_KEY_FRAME, false},
+    {false, false, 31, 0, REASON_KEY_FRAME, true}, {true, false, 9, 200, REASON_NONE, false},
+    {true, false, 11, 200, REASON_CODEC, false},   {true, true, 11, 200, REASON_CODEC, false},
+    {true, true, 31, 200, REASON_CODEC, true},     {true, true, 600, 1, REASON_NONE, false},
 };
 
 START_TEST(pictures_that_fail_to_come_are_told) {
   AVCodecContext *context = avcodec_alloc_context3(NULL);
-  struct decoder decoder = {
-      .context = context, .has_key = waits[_i].has_key, .begun = CLOCK_S, .decoded = waits[_i].decoded ? CLOCK_S : 0};
+  struct decoder decoder = {.context = context,
+                            .has_key = waits[_i].has_key,
+                            .pending = waits[_i].pending,
+                            .begun = CLOCK_S,
+                            .decoded = waits[_i].decoded ? CLOCK_S : 0};
   struct reason reason = {.token = REASON_NONE};
   bool give_up;
   bool stuck = decoder_is_stuck(&decoder, CLOCK_S + waits[_i].seconds * CLOCK_S, &give_up, &reason);

@@ -27,6 +27,7 @@ static const struct {
     {AVERROR(EHOSTUNREACH), 0, true, "camera.unreachable", "10.0.0.17:554 does not answer"},
     {AVERROR(ENETUNREACH), 0, true, "camera.unreachable", "does not answer"},
     {AVERROR(ETIMEDOUT), 0, true, "camera.unreachable", "does not answer"},
+    {AVERROR(ETIMEDOUT), 0, false, "camera.silent", "nothing came"},
     {AVERROR_EXIT, 0, true, "camera.unreachable", "does not answer"},
     {AVERROR_EXIT, 0, false, "camera.silent", "nothing came"},
     {AVERROR_EOF, 0, false, "camera.ended", "ended the stream"},
