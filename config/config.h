@@ -84,7 +84,8 @@ enum config_record_when { CONFIG_RECORD_ALWAYS, CONFIG_RECORD_BOXES, CONFIG_RECO
 enum config_spread { CONFIG_SPREAD_SESSIONS, CONFIG_SPREAD_FRAMES };
 enum config_priority { CONFIG_PRIORITY_HIGH, CONFIG_PRIORITY_NORMAL, CONFIG_PRIORITY_LOW };
 enum config_policy { CONFIG_POLICY_OTHER, CONFIG_POLICY_FIFO, CONFIG_POLICY_RR };
-enum config_endpoint { CONFIG_SOCKET, CONFIG_FILE, CONFIG_REPLY };
+enum config_endpoint { CONFIG_SOCKET, CONFIG_FILE, CONFIG_REPLY, CONFIG_CAMERA };
+enum config_transport { CONFIG_TRANSPORT_TCP, CONFIG_TRANSPORT_UDP };
 
 struct config_format {
   struct config_mark at;
@@ -112,8 +113,8 @@ struct config_socket_access {
 
 struct config_source {
   struct config_mark at;
-  enum config_endpoint endpoint; /* CONFIG_SOCKET or CONFIG_FILE */
-  char *path;                    /* "-" is standard input (a file) */
+  enum config_endpoint endpoint; /* CONFIG_SOCKET, CONFIG_FILE or CONFIG_CAMERA */
+  char *path;                    /* "-" is standard input (a file); of CONFIG_CAMERA the URL, which has no secret in it */
   struct config_mark path_at;
   enum config_protocol protocol;
   struct config_format format;
@@ -121,9 +122,11 @@ struct config_source {
   int64_t timeout_ns; /* for the rest of a frame that has begun */
   int64_t expect_ns;  /* a frame has to come so often; 0: nobody knows */
   struct config_socket_access access;
-  double rate; /* files: frames a second; 0: as fast as they go */
-  double pace; /* recordings: times as fast as recorded; INFINITY: as fast as they go; 0: it is no recording */
-  bool loop;   /* files */
+  double rate;       /* files: frames a second; 0: as fast as they go */
+  double pace;       /* recordings: times as fast as recorded; INFINITY: as fast as they go; 0: it is no recording */
+  bool loop;         /* files */
+  char *credentials; /* CONFIG_CAMERA: the name of a file with user and password; NULL: none */
+  enum config_transport transport;
 };
 
 /* What a model's input is, where its file leaves that open. */
@@ -363,5 +366,6 @@ extern const char *const config_record_protocol_names[];
 extern const char *const config_record_when_names[];
 extern const char *const config_full_names[];
 extern const char *const config_log_level_names[];
+extern const char *const config_transport_names[];
 
 #endif

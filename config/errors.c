@@ -89,6 +89,9 @@ static bool add_source(struct config_errors *errors, const struct source *source
 bool errors_add_file(struct config_errors *errors, const char *name, const char *text, size_t length) {
   struct source source = {.name = memory_copy(name, strlen(name)), .text = text ? memory_copy(text, length) : NULL};
   source.length = source.text ? length : 0;
+  if (source.text) {
+    quote_hide_secrets(source.text, source.length);
+  }
   if (!source.name || (text && !source.text) || !add_source(errors, &source)) {
     free(source.name);
     free(source.text);
@@ -106,6 +109,7 @@ static bool set_texts(struct entry *entry, const char *remedy, const char *messa
     free(entry->remedy);
     return false;
   }
+  quote_hide_secrets(entry->message, strlen(entry->message));
   quote_make_printable(entry->message);
   if (entry->remedy) {
     quote_make_printable(entry->remedy);

@@ -8,12 +8,12 @@
 #define ENCODE "ffmpeg -f yuv4mpegpipe -i unix:PATH OUTPUT"
 
 static const char *const remedies[][2] = {
-    {"write socket: PATH with protocol: y4m and pixels: yuv420p, and let ffmpeg fetch the stream: " DECODE,
+    {"write url: rtsp://HOST/PATH, with credentials: NAME if the camera wants a password",
      "write socket: PATH with protocol: y4m, and let ffmpeg send the results: " ENCODE},
-    {"framed takes decoded frames: write pixels: yuv420p and protocol: y4m, and let ffmpeg decode: " DECODE,
+    {"framed takes decoded frames: write url: URL, which framed-camera decodes, or pixels: yuv420p and protocol: y4m, and let "
+     "ffmpeg decode: " DECODE,
      "framed gives decoded frames: write protocol: y4m, and let ffmpeg encode: " ENCODE},
-    {"write socket: PATH with protocol: y4m and pixels: yuv420p, and let ffmpeg read the camera: "
-     "ffmpeg -f v4l2 -i DEVICE -pix_fmt yuv420p -f yuv4mpegpipe unix:PATH",
+    {"write url: v4l2:/dev/video0 for a camera of this machine, or url: rtsp://HOST/PATH for one of the network",
      "write socket: PATH with protocol: y4m, and let ffmpeg send the results: " ENCODE},
 };
 enum { STREAM, CODEC, CAMERA };

@@ -18,6 +18,7 @@ const char *const config_sink_overload_names[] = {"drop", "block", NULL};
 const char *const config_record_protocol_names[] = {"raw", "y4m", NULL};
 const char *const config_record_when_names[] = {"always", "boxes", "event", NULL};
 const char *const config_full_names[] = {"auto", "remove-oldest", "stop", NULL};
+const char *const config_transport_names[] = {"tcp", "udp", NULL};
 const char *const config_log_level_names[] = {"error", "warning", "info", "debug", NULL};
 
 _Static_assert(sizeof(uint32_t) == sizeof(unsigned), "KEY_COUNT stores widths and heights too");

@@ -52,6 +52,7 @@ enum key_type {
   KEY_FILE,      /* char *, a path or "-" */
   KEY_PATH,      /* char *, the path of a file; a relative one begins at the folder of the configuration file */
   KEY_TEXT,      /* char * */
+  KEY_URL,       /* char *, of a camera */
   KEY_ADDRESS,   /* char *, "address:port" */
   KEY_MODE,      /* mode_t */
   KEY_USER,      /* uid_t */
@@ -77,10 +78,11 @@ struct config_key {
   int64_t minimum, maximum;   /* of numbers, durations (ns) and sizes (bytes) */
   const char *const *choices; /* "" has a value and no word: it cannot be chosen */
   enum key_section child;
-  unsigned applies; /* set of variants, 1 << variant; 0: all */
-  bool selects;     /* its presence chooses its variant */
-  bool required;    /* in the variants to which it applies */
-  bool on_one_line; /* its section is written on one line */
+  unsigned applies;  /* set of variants, 1 << variant; 0: all */
+  bool selects;      /* its presence chooses its variant */
+  bool required;     /* in the variants to which it applies, */
+  unsigned optional; /* but for this set of them */
+  bool on_one_line;  /* its section is written on one line */
   const char *help;
 };
 
@@ -101,6 +103,10 @@ void keys_set_variant(enum key_section section, void *structure, unsigned varian
 static inline unsigned keys_variant_of(const struct config_key *selector) { return (unsigned)__builtin_ctz(selector->applies); }
 static inline bool keys_applies(const struct config_key *key, unsigned variant) {
   return key->applies == 0 || (key->applies & (1U << variant)) != 0;
+}
+/* Whether the key must be there in a section of that variant to which it applies. */
+static inline bool keys_requires(const struct config_key *key, unsigned variant) {
+  return key->required && (key->optional & (1U << variant)) == 0;
 }
 
 #endif

@@ -82,6 +82,7 @@ static void free_pipeline(struct config_pipeline *pipeline) {
   free_access(&pipeline->source.access);
   free_access(&pipeline->sink.access);
   free(pipeline->source.path);
+  free(pipeline->source.credentials);
   free(pipeline->sink.path);
   free(pipeline->record.file);
   free(pipeline->name);

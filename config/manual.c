@@ -56,6 +56,7 @@ static const char *const type_words[] = {
     [KEY_TRUE] = "true",
     [KEY_PATH] = "path; a relative one begins at the folder of the configuration file",
     [KEY_TEXT] = "text",
+    [KEY_URL] = "URL",
     [KEY_FILE] = "path",
     [KEY_ADDRESS] = "address:port",
     [KEY_MODE] = "octal number in quotes",

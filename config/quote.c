@@ -185,3 +185,17 @@ void quote_print(FILE *out, const char *text, size_t length, unsigned line, unsi
   }
   fputc('\n', out);
 }
+
+void quote_hide_secrets(char *text, size_t length) {
+  char *end = text + length;
+  for (char *at = memmem(text, length, "://", 3); at; at = memmem(at, (size_t)(end - at), "://", 3)) {
+    char *secret = at += 3;
+    char *sign = NULL;
+    for (; at < end && !strchr(" \t\r\n\"'", *at); at++) { /* also ends at a zero byte */
+      sign = *at == '@' ? at : sign;
+    }
+    if (sign) {
+      memset(secret, '*', (size_t)(sign - secret));
+    }
+  }
+}

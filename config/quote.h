@@ -16,6 +16,9 @@ void quote_place(const char *text, size_t length, size_t offset, unsigned *line,
 /* Replaces control characters, which could disturb a terminal or forge a log line, and what is not UTF-8. */
 void quote_make_printable(char *text);
 
+/* Replaces what stands between "://" and the last '@' of that word: a password in a URL must not come into a log. */
+void quote_hide_secrets(char *text, size_t length);
+
 /* Whether there is nothing to replace. Such a text can stand raw in a YAML file. */
 bool quote_is_printable(const char *text, size_t length);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/camera.h"
 #include "config/errors.h"
 #include "config/foreign.h"
 #include "config/memory.h"
@@ -183,7 +184,7 @@ static bool is_there(const struct reader *reader, const struct config_key *key, 
 static void check_required(struct reader *reader, enum key_section section, const struct node *node, unsigned variant) {
   char where[READER_WHERE];
   for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
-    if (key->required && keys_applies(key, variant) && !is_there(reader, key, node)) {
+    if (keys_requires(key, variant) && keys_applies(key, variant) && !is_there(reader, key, node)) {
       bool is_entry = section == SECTION_PIPELINE || section == SECTION_MODEL;
       config_errors_add(reader->errors, is_entry ? node->name_at : node->at, key->help, "%s needs '%s'",
                         reader_where(reader, section, where), key->name);
@@ -370,6 +371,7 @@ static void read_pipeline(struct reader *reader, const struct node *node) {
   if (pipeline->sink.endpoint != CONFIG_SOCKET) {
     pipeline->sink.overload = CONFIG_SINK_BLOCK;
   }
+  camera_set_defaults(reader, node, pipeline);
   choose_slots(node, pipeline);
   bool whole = reader->sound && config_errors_count(reader->errors) == errors;
   reader->valid[pipeline - reader->config->pipelines] = whole && validate_pipeline(reader, node, pipeline);

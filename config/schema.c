@@ -216,6 +216,7 @@ static void put_type(struct schema *schema, const struct config_key *key) {
     put_number_or_flag(schema, key);
     break;
   case KEY_TEXT:
+  case KEY_URL:
     put(schema, "type", "string");
     put_whole(schema, "minLength", 1);
     break;
@@ -277,7 +278,7 @@ static void put_object(struct schema *schema, enum key_section section, unsigned
   close_with(schema, '}');
   open_with(schema, "required", '[');
   for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
-    if (keys_applies(key, variant) && (key->required || key->selects)) {
+    if (keys_applies(key, variant) && (keys_requires(key, variant) || key->selects)) {
       put(schema, NULL, key->name);
     }
   }

@@ -176,6 +176,7 @@ static void write_value(const struct writer *writer, const struct config_key *ke
   case KEY_FILE:
   case KEY_PATH:
   case KEY_TEXT:
+  case KEY_URL:
   case KEY_ADDRESS:
     write_text(writer, *(char *const *)value);
     break;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/camera.h"
 #include "config/errors.h"
 #include "config/memory.h"
 #include "config/pattern.h"
@@ -30,8 +31,8 @@ static void check_clients(struct reader *reader, const struct node *node, const 
 static void check_reply(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   if (pipeline->sink.endpoint == CONFIG_REPLY && pipeline->source.endpoint != CONFIG_SOCKET) {
     config_errors_add(reader->errors, place(node, "sink", "reply"),
-                      "use a socket as the source, or a file or socket as the sink", "pipeline '%s' cannot reply to a file",
-                      pipeline->name);
+                      "use a socket as the source, or a file or socket as the sink", "pipeline '%s' cannot reply to a %s",
+                      pipeline->name, pipeline->source.endpoint == CONFIG_CAMERA ? "camera" : "file");
   }
 }
 
@@ -97,7 +98,7 @@ static void check_native(struct reader *reader, const struct node *node, const s
   const struct config_source *source = &pipeline->source;
   const struct config_sink *sink = &pipeline->sink;
   bool speaks = source->protocol == CONFIG_PROTOCOL_NATIVE || source->protocol == CONFIG_PROTOCOL_AUTO;
-  if (speaks && source->endpoint != CONFIG_SOCKET) {
+  if (speaks && source->endpoint == CONFIG_FILE) {
     config_errors_add(reader->errors, place(node, "source", "protocol"), "use a socket, or protocol: raw or y4m",
                       "a file cannot speak the protocol '%s'", config_protocol_names[source->protocol]);
   }
@@ -192,6 +193,7 @@ bool validate_pipeline(struct reader *reader, const struct node *node, const str
   check_native(reader, node, pipeline);
   check_json(reader, node, pipeline);
   check_recordings(reader, node, pipeline);
+  camera_validate(reader, node, pipeline);
   return config_errors_count(reader->errors) == errors;
 }
 

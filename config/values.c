@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/camera.h"
 #include "config/errors.h"
 #include "config/foreign.h"
 #include "config/memory.h"
@@ -362,6 +363,7 @@ void value_read(struct reader *reader, const struct config_key *key, const struc
       [KEY_DTYPE] = read_dtype,       [KEY_SHAPE] = read_shape,         [KEY_FREQUENCY] = read_frequency,
       [KEY_PACE] = read_pace,         [KEY_PATH] = read_path_here,      [KEY_TEXT] = read_text,
       [KEY_DEVICES] = read_devices,   [KEY_WAIT] = read_wait,           [KEY_PROCESSORS] = read_processors,
+      [KEY_URL] = camera_read_url,
   };
   if (node->kind != NODE_INVALID) {
     readers[key->type](reader, key, node, target);

@@ -36,7 +36,7 @@ static const struct mistake mistakes[] = {
      "    ^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n"
      "  use 1 to 64 letters, digits, '_', '-' and '.'\n"},
     {"source without an endpoint", SOURCE(FORMAT, SINK),
-     "t.yaml:3:13: 'source' of pipeline 'cam0' needs 'socket' or 'file'\n"
+     "t.yaml:3:13: 'source' of pipeline 'cam0' needs 'socket' or 'file' or 'url'\n"
      "    source: {format: {pixels: gray, width: 4, height: 2}}\n"
      "            ^\n"},
     {"source with two endpoints", SOURCE("socket: in, file: in2, " FORMAT, SINK),

@@ -73,12 +73,15 @@ END_TEST
 START_TEST(schema_has_a_variant_for_each_endpoint) {
   json_t *schema = read_schema();
   const json_t *sources = json_object_get(pipeline_key(schema, "source"), "oneOf");
-  ck_assert_uint_eq(json_array_size(sources), 2);
+  ck_assert_uint_eq(json_array_size(sources), 3);
   ck_assert_uint_eq(json_array_size(json_object_get(pipeline_key(schema, "sink"), "oneOf")), 3);
   const json_t *from_socket = json_object_get(json_array_get(sources, 0), "properties");
   const json_t *from_file = json_object_get(json_array_get(sources, 1), "properties");
   ck_assert(json_object_get(from_socket, "clients") && !json_object_get(from_socket, "rate"));
   ck_assert(json_object_get(from_file, "rate") && !json_object_get(from_file, "clients"));
+  const json_t *from_url = json_array_get(sources, 2);
+  ck_assert(json_object_get(json_object_get(from_url, "properties"), "credentials"));
+  ck_assert_uint_eq(json_array_size(json_object_get(from_url, "required")), 1); /* a URL needs no format */
   json_decref(schema);
 }
 END_TEST

@@ -47,7 +47,8 @@ static const struct mistake mistakes[] = {
      "t.yaml:3:36: 'protocol' must be one of: raw, y4m, native, auto, not 'mpegts'\n"
      "    source: {socket: in, protocol: mpegts, format: {pixels: gray, width: 4, height: 2}}\n"
      "                                   ^~~~~~\n"
-     "  framed takes decoded frames: write pixels: yuv420p and protocol: y4m, and let ffmpeg decode: "
+     "  framed takes decoded frames: write url: URL, which framed-camera decodes, or pixels: yuv420p and protocol: y4m, "
+     "and let ffmpeg decode: "
      "ffmpeg -i INPUT -pix_fmt yuv420p -f yuv4mpegpipe unix:PATH\n"},
     {"unknown choice", PIPELINE("    overload: drop-oldst\n"),
      "t.yaml:5:15: 'overload' must be one of: block, drop-oldest, drop-newest, not 'drop-oldst'\n"
@@ -91,15 +92,11 @@ static const struct mistake mistakes[] = {
      "    spread: frames\n"
      "            ^~~~~~\n"
      "  give as many slots as devices, or better twice as many\n"},
-    {"a stream of the network", "pipelines:\n  cam0:\n    source: {url: rtsp://a/1}\n    sink: {socket: o}\n",
-     "t.yaml:3:13: 'source' of pipeline 'cam0' needs 'socket' or 'file'\n"
-     "    source: {url: rtsp://a/1}\n"
-     "            ^\n"
-     "t.yaml:3:14: unknown key 'url' in 'source' of pipeline 'cam0'\n"
-     "    source: {url: rtsp://a/1}\n"
-     "             ^~~\n"
-     "  write socket: PATH with protocol: y4m and pixels: yuv420p, and let ffmpeg fetch the stream: "
-     "ffmpeg -i INPUT -pix_fmt yuv420p -f yuv4mpegpipe unix:PATH\n"},
+    {"a stream of the network", "pipelines:\n  cam0:\n    source: {rtsp: 10.0.0.1, url: rtsp://a/1}\n    sink: {socket: o}\n",
+     "t.yaml:3:14: unknown key 'rtsp' in 'source' of pipeline 'cam0'\n"
+     "    source: {rtsp: 10.0.0.1, url: rtsp://a/1}\n"
+     "             ^~~~\n"
+     "  write url: rtsp://HOST/PATH, with credentials: NAME if the camera wants a password\n"},
     {"text for a number", PIPELINE("    slots: two\n"),
      "t.yaml:5:12: 'slots' must be a whole number, not 'two'\n"
      "    slots: two\n"
