@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/errors.h"
 #include "config/memory.h"
@@ -173,5 +174,15 @@ void camera_validate(struct reader *reader, const struct node *pipeline_node, co
     config_errors_add(reader->errors, overload ? overload->at : pipeline_node->name_at,
                       "write overload: drop-oldest (the default with a camera) or drop-newest",
                       "a camera does not wait for its pipeline, so that 'overload: block' is for files only");
+  }
+}
+
+void config_credentials_path(const char *name, char *path, size_t size) {
+  const char *folder = getenv("CREDENTIALS_DIRECTORY");
+  if (folder) {
+    snprintf(path, size, "%s/%s", folder, name);
+  }
+  if (!folder || access(path, F_OK) != 0) {
+    snprintf(path, size, "/etc/framed/credentials/%s", name);
   }
 }

@@ -330,6 +330,10 @@ struct config *config_parse(const char *name, const char *text, size_t length, c
                             struct config_errors *errors);
 struct config *config_free(struct config *config);
 
+/* Path of the file with the credentials of that name: in $CREDENTIALS_DIRECTORY if it is there, else in
+ * /etc/framed/credentials. */
+void config_credentials_path(const char *name, char *path, size_t size);
+
 /* What was opened for a model that nobody runs any more, in a list. Closing it may take long. */
 struct config_opened {
   struct config_opened *next;

@@ -1,7 +1,9 @@
 #include "config/stream.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "config/memory.h"
 
@@ -64,4 +66,12 @@ void stream_quote(FILE *out, const char *text) {
     fprintf(out, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
   }
   fputc('"', out);
+}
+
+void stream_identify(FILE *out, const char *path) {
+  struct stat file;
+  if (path && stat(path, &file) == 0) {
+    fprintf(out, "# %s: %ju:%ju, %jd bytes of %jd.%09ld\n", path, (uintmax_t)file.st_dev, (uintmax_t)file.st_ino,
+            (intmax_t)file.st_size, (intmax_t)file.st_mtim.tv_sec, file.st_mtim.tv_nsec);
+  }
 }

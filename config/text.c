@@ -1,10 +1,10 @@
 #include "config/text.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "config/keys.h"
 #include "config/stream.h"
@@ -387,38 +387,32 @@ static void write_section(const struct writer *writer, enum key_section section,
 
 /* -- which files there were ---------------------------------------------------------------------------------------- */
 
-/* Another file in its place, or one that was written to since, gives another line. */
-static void write_identity(const struct writer *writer, const char *path) {
-  struct stat file;
-  if (path && stat(path, &file) == 0) {
-    fprintf(writer->out, "# %s: %ju:%ju, %jd bytes of %jd.%09ld\n", path, (uintmax_t)file.st_dev, (uintmax_t)file.st_ino,
-            (intmax_t)file.st_size, (intmax_t)file.st_mtim.tv_sec, file.st_mtim.tv_nsec);
-  }
-}
-
 static void write_identities(const struct writer *writer, const struct config_stage *stage) {
   const struct config_stage_type *type = &writer->vocabulary->stages[stage->type];
   for (unsigned i = 0; i < type->parameter_count; i++) {
     if (type->parameters[i].type == CONFIG_PATH && !stage->model) {
-      write_identity(writer, stage->values[i].text);
+      stream_identify(writer->out, stage->values[i].text);
     }
   }
   fputs(stage->model ? stage->model->text : "", writer->out);
 }
 
-static char *text_of_section(enum key_section section, const void *structure, const struct config_vocabulary *vocabulary,
-                             bool without_stages) {
+static void write_credentials(const struct writer *writer, const struct config_source *source) {
+  char path[PATH_MAX];
+  if (source->credentials) {
+    config_credentials_path(source->credentials, path, sizeof path);
+    stream_identify(writer->out, path);
+  }
+}
+
+char *text_of_config(const struct config *config, const struct config_vocabulary *vocabulary) {
   struct stream stream;
   if (!stream_open(&stream)) {
     return NULL;
   }
-  const struct writer writer = {.out = stream.out, .vocabulary = vocabulary, .without_stages = without_stages};
-  write_section(&writer, section, structure, 0);
+  const struct writer writer = {.out = stream.out, .vocabulary = vocabulary};
+  write_section(&writer, SECTION_ROOT, config, 0);
   return stream_close(&stream);
-}
-
-char *text_of_config(const struct config *config, const struct config_vocabulary *vocabulary) {
-  return text_of_section(SECTION_ROOT, config, vocabulary, false);
 }
 
 char *text_of_model(const struct config_model *model, const struct config_vocabulary *vocabulary) {
@@ -432,19 +426,25 @@ char *text_of_model(const struct config_model *model, const struct config_vocabu
   return stream_close(&stream);
 }
 
-char *text_of_pipeline(const struct config_pipeline *pipeline, const struct config_vocabulary *vocabulary) {
+static char *text_of_parts(const struct config_pipeline *pipeline, const struct config_vocabulary *vocabulary,
+                           bool without_stages) {
   struct stream stream;
   if (!stream_open(&stream)) {
     return NULL;
   }
-  const struct writer writer = {.out = stream.out, .vocabulary = vocabulary};
+  const struct writer writer = {.out = stream.out, .vocabulary = vocabulary, .without_stages = without_stages};
   write_section(&writer, SECTION_PIPELINE, pipeline, 0);
-  for (unsigned i = 0; i < pipeline->stage_count; i++) {
+  write_credentials(&writer, &pipeline->source);
+  for (unsigned i = 0; i < pipeline->stage_count && !without_stages; i++) {
     write_identities(&writer, &pipeline->stages[i]);
   }
   return stream_close(&stream);
 }
 
+char *text_of_pipeline(const struct config_pipeline *pipeline, const struct config_vocabulary *vocabulary) {
+  return text_of_parts(pipeline, vocabulary, false);
+}
+
 char *text_of_ends(const struct config_pipeline *pipeline, const struct config_vocabulary *vocabulary) {
-  return text_of_section(SECTION_PIPELINE, pipeline, vocabulary, true);
+  return text_of_parts(pipeline, vocabulary, true);
 }

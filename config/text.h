@@ -8,9 +8,9 @@
 char *text_of_config(const struct config *config, const struct config_vocabulary *vocabulary);
 /* Of a model without its name, once it is open. */
 char *text_of_model(const struct config_model *model, const struct config_vocabulary *vocabulary);
-/* With which files there are now. */
+/* With which files there are now, that of its credentials included. */
 char *text_of_pipeline(const struct config_pipeline *pipeline, const struct config_vocabulary *vocabulary);
-/* Of all but the stages. */
+/* The same of all but the stages. */
 char *text_of_ends(const struct config_pipeline *pipeline, const struct config_vocabulary *vocabulary);
 
 #endif

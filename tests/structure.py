@@ -20,7 +20,7 @@ import re
 import subprocess
 import sys
 
-ROOMS = ("wire", "measure", "base", "device", "state", "frame", "source", "sink", "session", "client", "pipeline", "status",
+ROOMS = ("wire", "measure", "base", "camera", "device", "state", "frame", "source", "sink", "session", "client", "pipeline", "status",
          "server")
 FOR_TOOLS = ("wire", "measure")
 OF_GPU = ("gpu/gpu.h", "gpu/format.h", "gpu/kept.h", "gpu/priority.h", "gpu/model/model.h", "gpu/model/parts.h",

@@ -36,17 +36,20 @@ static void on_end(void *context) {
   free(child);
 }
 
-/* Sources are numbers above 2, and targets are filled from 0, so no source is overwritten before it is copied. */
+/* Sources are numbers above the targets, and targets are filled from 0, so no source is overwritten before it is copied. */
 static int map_descriptors(posix_spawn_file_actions_t *actions, const int *descriptors, int count) {
   int error = 0;
   for (int i = 0; i < count && error == 0; i++) {
-    error = descriptors[i] >= 0 ? posix_spawn_file_actions_adddup2(actions, descriptors[i], i)
-                                : posix_spawn_file_actions_addopen(actions, i, "/dev/null", O_RDWR, 0);
+    if (descriptors[i] >= 0) {
+      error = posix_spawn_file_actions_adddup2(actions, descriptors[i], i);
+    } else if (descriptors[i] == CHILD_NULL) {
+      error = posix_spawn_file_actions_addopen(actions, i, "/dev/null", O_RDWR, 0);
+    }
   }
   return error;
 }
 
-static int spawn(pid_t *pid, const char *program, char *const arguments[], const int *descriptors, int count) {
+int child_spawn(const struct child_setup *setup, pid_t *pid) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   sigset_t all, none;
@@ -61,13 +64,16 @@ static int spawn(pid_t *pid, const char *program, char *const arguments[], const
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    error = map_descriptors(&actions, descriptors, count);
-    error = error == 0 ? posix_spawn(pid, program, &actions, &attributes, arguments, environ) : error;
+    error = map_descriptors(&actions, setup->descriptors, setup->count);
+    char *const *environment = setup->environment ? setup->environment : environ;
+    error = error == 0 ? posix_spawn(pid, setup->program, &actions, &attributes, setup->arguments, environment) : error;
     posix_spawnattr_destroy(&attributes);
   }
   posix_spawn_file_actions_destroy(&actions);
   return error;
 }
+
+/* -- watching it --------------------------------------------------------------------------------------------------- */
 
 static bool watch(struct child *child, uv_loop_t *loop) {
   child->pidfd = open_pidfd(child->pid);
@@ -78,28 +84,44 @@ static bool watch(struct child *child, uv_loop_t *loop) {
   return child->watch != NULL;
 }
 
-struct child *child_start(uv_loop_t *loop, const char *program, char *const arguments[], const int *descriptors, int count,
-                          child_ended *ended, void *context, struct failure *failure) {
+struct child *child_watch(uv_loop_t *loop, pid_t pid, child_ended *ended, void *context) {
   struct child *child = malloc(sizeof *child);
-  int error = child ? 0 : ENOMEM;
-  if (child) {
-    *child = (struct child){.pidfd = -1, .ended = ended, .context = context};
-    error = spawn(&child->pid, program, arguments, descriptors, count);
+  if (!child) {
+    errno = ENOMEM;
+    return NULL;
   }
-  if (error == 0 && !watch(child, loop)) {
-    error = errno;
-    kill(child->pid, SIGKILL);
-    waitpid(child->pid, NULL, 0); /* it has just started, so it ends at once */
+  *child = (struct child){.pid = pid, .pidfd = -1, .ended = ended, .context = context};
+  if (!watch(child, loop)) {
+    int error = errno;
     if (child->pidfd >= 0) {
       close(child->pidfd);
     }
-  }
-  if (error != 0) {
     free(child);
-    failure_set_system(failure, error, NULL, "cannot execute '%s'", program);
+    errno = error;
     return NULL;
   }
   return child;
+}
+
+struct child *child_start(uv_loop_t *loop, const struct child_setup *setup, child_ended *ended, void *context,
+                          struct failure *failure) {
+  pid_t pid;
+  int error = child_spawn(setup, &pid);
+  struct child *child = error == 0 ? child_watch(loop, pid, ended, context) : NULL;
+  if (error == 0 && !child) {
+    error = errno;
+    child_end(pid);
+  }
+  if (error != 0) {
+    failure_set_system(failure, error, NULL, "cannot execute '%s'", setup->program);
+  }
+  return child;
+}
+
+void child_end(pid_t pid) {
+  kill(pid, SIGKILL);
+  while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+  }
 }
 
 pid_t child_pid(const struct child *child) { return child->pid; }

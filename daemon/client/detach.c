@@ -80,7 +80,7 @@ static enum native_error_code code_of(enum detach_reason reason) {
 void detach_notify(const struct config_pipeline *pipeline, const struct session_event *event, const struct client *client,
                    bool shared) {
   bool no_results = pipeline->sink.endpoint != CONFIG_REPLY || shared;
-  bool takes_text = pipeline->source.endpoint == CONFIG_SOCKET && (client->native || no_results);
+  bool takes_text = pipeline->source.endpoint != CONFIG_FILE && (client->native || no_results);
   bool tell = event->reason == DETACH_STOPPED ? client->native && no_results : reasons[event->reason].tell;
   if (takes_text && tell) {
     client_send_error(client, code_of(event->reason), "%s", event->text[0] ? event->text : reasons[event->reason].text);

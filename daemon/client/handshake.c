@@ -309,6 +309,8 @@ void handshakes_adopt(struct handshakes *handshakes, const struct handshakes *ad
 
 /* -- control ----------------------------------------------------------------------------------------------------- */
 
+bool handshakes_any(const struct handshakes *handshakes) { return handshakes && handshakes->count > 0; }
+
 void handshakes_suspend(struct handshakes *handshakes) {
   handshakes->suspended = true;
   for (struct handshake *handshake = handshakes->pending; handshake; handshake = handshake->next) {

@@ -61,6 +61,8 @@ struct handshakes_setup {
 struct handshakes *handshakes_new(const struct handshakes_setup *setup, struct failure *failure);
 /* Begins a handshake on a connection and takes it over. */
 void handshakes_receive(struct handshakes *handshakes, int fd, const struct peer *peer);
+/* Whether a client has not said HELLO yet. Accepts NULL. */
+bool handshakes_any(const struct handshakes *handshakes);
 /* While suspended, no client is passed on and no timeout runs. */
 void handshakes_suspend(struct handshakes *handshakes);
 void handshakes_resume(struct handshakes *handshakes);

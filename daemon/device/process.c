@@ -1,13 +1,9 @@
 #include "daemon/device/process_private.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
-#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,48 +15,25 @@
 #include <time.h>
 #include <unistd.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct process *all; /* these four with `lock` */
-static int program = -1;    /* framed-worker, opened once */
-static char **environment;
-static unsigned generations;
+#include "daemon/base/child.h"
+#include "daemon/base/program.h"
 
-extern char **environ;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct process *all; /* these three with `lock` */
+static struct program program = {.name = "framed-worker", .variable = "FRAMED_WORKER", .fd = -1};
+static unsigned generations;
 
 /* -- the program ---------------------------------------------------------------------------------------------------- */
 
-/* Above the number that the control socket has in the worker. */
-static int open_high(const char *path) {
-  int fd = open(path, O_PATH | O_CLOEXEC);
-  int high = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, WORKER_CONTROL + 1) : -1;
-  if (fd >= 0) {
-    close(fd);
+static bool open_program(struct gpu_error *error) {
+  struct failure failure;
+  bool opened = program_open(&program, &failure);
+  if (!opened) {
+    *error = (struct gpu_error){.stage = -1, .of_system = failure.passes};
+    snprintf(error->text, sizeof error->text, "%s", failure.text);
+    snprintf(error->remedy, sizeof error->remedy, "%s", failure.remedy);
   }
-  return high;
-}
-
-/* Built, installed or unpacked, it lies beside this one or in libexec, unless FRAMED_WORKER names it. */
-static int open_program(struct gpu_error *error) {
-  static const char *const places[] = {"framed-worker", "../framed-worker", "../libexec/framed/framed-worker",
-                                       "../../libexec/framed/framed-worker"};
-  char own[PATH_MAX], path[2 * PATH_MAX];
-  const char *named = getenv("FRAMED_WORKER");
-  if (named && program < 0) {
-    program = open_high(named);
-  }
-  ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
-  own[length > 0 ? length : 0] = '\0';
-  const char *folder = dirname(own);
-  for (size_t i = 0; i < sizeof places / sizeof places[0] && program < 0; i++) {
-    snprintf(path, sizeof path, "%s/%s", folder, places[i]);
-    program = open_high(path);
-  }
-  if (program < 0) {
-    *error = (struct gpu_error){.code = errno, .stage = -1};
-    snprintf(error->text, sizeof error->text, "there is no framed-worker beside %.300s nor in libexec", folder);
-    snprintf(error->remedy, sizeof error->remedy, "install it with framed: both are of one version");
-  }
-  return program;
+  return opened;
 }
 
 bool process_error(struct gpu_error *error, int code, const char *what) {
@@ -236,62 +209,22 @@ static int start_watching(struct process *process) {
 
 /* -- its beginning -------------------------------------------------------------------------------------------------- */
 
-/* The worker gets the control socket and nothing else; where systemd is concerned it is nobody. Made once, since the daemon
- * changes its environment before it executes itself, when another thread may start a worker. */
-static char **make_environment(void) {
-  static const char *const hidden[] = {"NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "FRAMED_STATE"};
-  size_t count = 0, kept = 0;
-  while (environ[count]) {
-    count++;
-  }
-  char **copy = calloc(count + 1, sizeof *copy);
-  for (size_t i = 0; copy && i < count; i++) {
-    bool hides = false;
-    for (size_t k = 0; k < sizeof hidden / sizeof hidden[0]; k++) {
-      hides = hides || strncmp(environ[i], hidden[k], strlen(hidden[k])) == 0;
-    }
-    if (!hides) {
-      copy[kept++] = environ[i];
-    }
-  }
-  return copy;
-}
-
+/* The worker gets the control socket, and the standard files of this process. */
 static int spawn(pid_t *pid, int control) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  sigset_t all_signals, none;
-  char path[64], version[] = FRAMED_VERSION, name[] = "framed-worker";
+  char version[] = FRAMED_VERSION, name[] = "framed-worker";
   char *const arguments[] = {name, version, NULL};
-  environment = environment ? environment : make_environment();
-  snprintf(path, sizeof path, "/proc/self/fd/%d", program);
-  sigfillset(&all_signals);
-  sigemptyset(&none);
-  int code = environment ? posix_spawn_file_actions_init(&actions) : ENOMEM;
-  if (code == 0) {
-    code = posix_spawnattr_init(&attributes);
-    if (code == 0) {
-      posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-      posix_spawnattr_setsigmask(&attributes, &none);
-      posix_spawnattr_setsigdefault(&attributes, &all_signals);
-      code = posix_spawn_file_actions_adddup2(&actions, control, WORKER_CONTROL);
-      code = code == 0 ? posix_spawn(pid, path, &actions, &attributes, arguments, environment) : code;
-      posix_spawnattr_destroy(&attributes);
-    }
-    posix_spawn_file_actions_destroy(&actions);
-  }
-  return code;
+  const int descriptors[] = {CHILD_KEEPS, CHILD_KEEPS, CHILD_KEEPS, control};
+  _Static_assert(sizeof descriptors / sizeof *descriptors == WORKER_CONTROL + 1, "the control socket is the last one");
+  return program_spawn(&program, arguments, descriptors, WORKER_CONTROL + 1, pid);
 }
 
-/* Above what the worker's own end becomes, so that it is not overwritten before it is passed on. */
 static bool make_control(struct process *process, int *other, struct gpu_error *error) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
     return process_error(error, errno, "no socket for a worker");
   }
   process->control = pair[0];
-  *other = fcntl(pair[1], F_DUPFD_CLOEXEC, WORKER_CONTROL + 1);
-  close(pair[1]);
+  *other = program_descriptor(pair[1]);
   return *other >= 0 || process_error(error, errno, "no socket for a worker");
 }
 
@@ -314,7 +247,7 @@ static void free_process(struct process *process) {
 
 static bool start(struct process *process, struct gpu_error *error) {
   int other = -1;
-  if (open_program(error) < 0 || !make_counts(process, error) || !make_control(process, &other, error)) {
+  if (!open_program(error) || !make_counts(process, error) || !make_control(process, &other, error)) {
     return false;
   }
   int code = spawn(&process->pid, other);
@@ -325,9 +258,7 @@ static bool start(struct process *process, struct gpu_error *error) {
   process->pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
   code = process->pidfd < 0 && errno != ENOSYS ? errno : start_watching(process);
   if (code != 0) {
-    kill(process->pid, SIGKILL);
-    while (waitpid(process->pid, NULL, 0) < 0 && errno == EINTR) {
-    }
+    child_end(process->pid);
     return process_error(error, code, "cannot watch a worker");
   }
   return true;

@@ -49,7 +49,7 @@ void pipeline_recall_recording(struct pipeline *pipeline) {
 
 /* A file request that has not been answered may still be carried out. The next process must not continue the pipeline then,
  * except after a kill. */
-void pipeline_keep(struct pipeline *pipeline, bool live) {
+void pipeline_keep(struct pipeline *pipeline, bool program, bool live) {
   pipeline->must_restart = !live && pipeline_awaited_file(pipeline, INT64_MAX);
   if (!pipeline->inputs || pipeline->must_restart) {
     return;
@@ -59,7 +59,7 @@ void pipeline_keep(struct pipeline *pipeline, bool live) {
     log_event(LOG_SINK_FAILED, pipeline->config->name,
               "%" PRIu64 " frames are missing in the recording: its disk did not take them before the hand-over", missed);
   }
-  inputs_keep(pipeline->inputs, live);
+  inputs_keep(pipeline->inputs, program, live);
   if (pipeline->outputs) {
     outputs_keep(pipeline->outputs, live);
   }

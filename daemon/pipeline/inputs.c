@@ -1,6 +1,7 @@
 #include "daemon/pipeline/private.h"
 
 #include "daemon/base/rights.h"
+#include "daemon/measure/clock.h"
 #include "daemon/state/fd_store.h"
 #include "daemon/state/image.h"
 
@@ -12,6 +13,9 @@ static bool inputs_out_of_memory(struct failure *failure) {
 
 static bool open_source(struct inputs *inputs, bool inherits, struct failure *failure) {
   const struct config_source *source = &inputs->config->source;
+  if (source->endpoint == CONFIG_CAMERA) {
+    return true; /* inputs_start() starts its process */
+  }
   if (source->endpoint == CONFIG_FILE) {
     return inputs->continues || endpoint_open_source(source, &inputs->endpoint, failure);
   }
@@ -76,6 +80,9 @@ struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *fail
     return NULL;
   }
   inputs->loop = setup->loop;
+  inputs->cameras = setup->cameras;
+  inputs->camera_process.control = -1;
+  inputs->pixels = device_chain_record(setup->session.stages.chain)->input.pixels;
   inputs->quota = setup->quota;
   inputs->config = setup->session.config;
   inputs->listen = setup->session.listener;
@@ -126,6 +133,11 @@ struct inputs *inputs_free(struct inputs *inputs) {
 
 /* -- control --------------------------------------------------------------------------------------------------- */
 
+/* A camera says HELLO when its first picture has come. camera/ watches its process. */
+static int64_t hello_time(const struct config_source *source) {
+  return source->endpoint == CONFIG_CAMERA ? INT64_C(3600) * NS_PER_S : source->timeout_ns;
+}
+
 static bool inputs_start_greeting(struct inputs *inputs, struct failure *failure) {
   enum config_protocol protocol = inputs->config->source.protocol;
   if (protocol != CONFIG_PROTOCOL_NATIVE && protocol != CONFIG_PROTOCOL_AUTO) {
@@ -135,7 +147,7 @@ static bool inputs_start_greeting(struct inputs *inputs, struct failure *failure
                                          .pipeline = inputs->config->name,
                                          .who = "producer",
                                          .y4m_too = protocol == CONFIG_PROTOCOL_AUTO,
-                                         .timeout_ns = inputs->config->source.timeout_ns,
+                                         .timeout_ns = hello_time(&inputs->config->source),
                                          .on_hello = inputs_on_hello,
                                          .refusals = &inputs->refusals,
                                          .context = inputs};
@@ -161,6 +173,10 @@ static bool inputs_start_accepting(struct inputs *inputs, struct failure *failur
 }
 
 static bool inputs_start_source(struct inputs *inputs, struct failure *failure) {
+  if (inputs->config->source.endpoint == CONFIG_CAMERA) {
+    return inputs->camera ||
+           ((inputs->handshakes || inputs_start_greeting(inputs, failure)) && inputs_start_camera(inputs, failure));
+  }
   if (inputs->listener) {
     return inputs_start_accepting(inputs, failure);
   }
@@ -208,6 +224,7 @@ void inputs_unsuspend(struct inputs *inputs) {
 
 void inputs_close(struct inputs *inputs) {
   inputs->closed = true;
+  inputs->camera = camera_close(inputs->camera);
   for (unsigned i = 0; i < inputs->count; i++) {
     producer_close(&inputs->seats[i]);
   }

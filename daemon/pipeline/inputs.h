@@ -15,10 +15,13 @@
 #include "daemon/pipeline/engine.h"
 #include "daemon/session/session.h"
 
+struct camera;
+struct cameras;
 struct inputs;
 
 struct inputs_setup {
   uv_loop_t *loop;
+  struct cameras *cameras;      /* of all pipelines */
   struct quota *quota;          /* of all users */
   struct session_setup session; /* for each session, without `index`, lanes and device */
   struct lane **lanes;          /* one for each seat */
@@ -58,8 +61,9 @@ void inputs_stop(struct inputs *inputs); /* permanently: sends the sessions no f
 /* Handles an event of one of its sessions. Closes the descriptor of a DETACHED event. */
 void inputs_on_event(struct inputs *inputs, const struct session_event *event);
 
-/* Passes their descriptors to the next process. `live`: in case this one is killed. */
-void inputs_keep(const struct inputs *inputs, bool live);
+/* Passes their descriptors to the next process. `live`: in case this one is killed. `program`: to another image of this
+ * process, which keeps its children. */
+void inputs_keep(struct inputs *inputs, bool program, bool live);
 
 /* Replacing the stages: see session_prepare_stages(). inputs_freeze() postpones renewals of sessions' memory until
  * inputs_thaw(). It returns true if no renewal is under way, which must be so before the stages are prepared. */
@@ -83,6 +87,8 @@ unsigned inputs_seats(const struct inputs *inputs);
 /* The session of that seat. */
 struct session *inputs_session(const struct inputs *inputs, unsigned producer);
 unsigned inputs_producers(const struct inputs *inputs); /* connected producers */
+/* The camera of a URL; NULL if the source is none. */
+const struct camera *inputs_camera(const struct inputs *inputs);
 const struct refusals *inputs_refusals(const struct inputs *inputs);
 /* Why no frame can come; a count of 0: frames can come. */
 const struct trouble *inputs_trouble(const struct inputs *inputs);

@@ -94,6 +94,8 @@ void inputs_attach_producer(struct inputs *inputs, struct producer *producer, co
     char name[CLIENT_NAME];
     log_event(LOG_CONNECTED, inputs->config->name, "producer pid %d (user %u) connected%s", (int)client->pid,
               (unsigned)client->uid, client_name(client, name));
+  } else if (inputs->config->source.endpoint == CONFIG_CAMERA) {
+    log_event(LOG_CONNECTED, inputs->config->name, "camera pid %d connected", (int)client->pid);
   }
   inputs->welcome.session += client->native;
   if (producer_share(producer, &inputs->welcome)) {
@@ -133,7 +135,9 @@ static bool may_have_more_soon(const struct inputs *inputs, uid_t user) {
 /* Attaches the client if its user's quota allows the session's memory. Returns false if it waits until the quota allows it. */
 static bool charge_and_attach(struct inputs *inputs, struct producer *producer, const struct client *client) {
   char problem[QUOTA_PROBLEM];
-  if (quota_charge(inputs->quota, client->uid, QUOTA_SESSION, session_memory(producer->session), &producer->charge, problem)) {
+  bool is_ours = inputs->config->source.endpoint == CONFIG_CAMERA;
+  if (is_ours ||
+      quota_charge(inputs->quota, client->uid, QUOTA_SESSION, session_memory(producer->session), &producer->charge, problem)) {
     inputs_attach_producer(inputs, producer, client);
   } else if (may_have_more_soon(inputs, client->uid)) {
     producer_wait(inputs, client);

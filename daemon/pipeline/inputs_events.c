@@ -46,7 +46,7 @@ static void on_detached(struct inputs *inputs, struct producer *producer, const 
   }
   if (producer->shares) {
     producer_renew(producer);
-  } else if (!inputs->closed && inputs->config->source.endpoint == CONFIG_SOCKET) {
+  } else if (!inputs->closed && inputs->config->source.endpoint != CONFIG_FILE) {
     inputs_attach_waiting(inputs, producer);
   } else if (!inputs->closed && inputs->endpoint.kind == ENDPOINT_FIFO) {
     inputs->discards |= event->reason == DETACH_CUT; /* the rest of a frame may follow */

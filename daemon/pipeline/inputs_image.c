@@ -15,7 +15,10 @@
 static bool has_memory(const struct producer *producer) { return !producer->renewing && !producer->lost; }
 
 /* A handshake under way goes to the next process only at an orderly end. */
-void inputs_keep(const struct inputs *inputs, bool live) {
+void inputs_keep(struct inputs *inputs, bool program, bool live) {
+  if (program) {
+    inputs_keep_camera(inputs);
+  }
   fd_table_want(inputs->endpoint.fd);
   handshakes_keep(live ? NULL : inputs->handshakes);
   for (unsigned i = 0; i < inputs->count; i++) {
@@ -37,6 +40,9 @@ bool inputs_adopt(struct inputs *inputs, const struct inputs *address) {
                IMAGE_IS_FLAG(left->closed) && IMAGE_IS_FLAG(left->discards) && left->waiting_count <= MOST_WAITING &&
                trouble_adopt(&inputs->trouble, &left->trouble) && trouble_adopt(&inputs->memory, &left->memory);
   if (!sound) {
+    return false;
+  }
+  if (!state_left()->by_manager && !inputs_adopt_camera(inputs, &left->camera_process)) {
     return false;
   }
   inputs->continues = true;
@@ -126,7 +132,7 @@ void inputs_continue(struct inputs *inputs) {
   if (inputs->handshakes) {
     handshakes_adopt(inputs->handshakes, inputs->left_handshakes);
   }
-  for (unsigned i = 0; i < inputs->count && inputs->config->source.endpoint == CONFIG_SOCKET; i++) {
+  for (unsigned i = 0; i < inputs->count && inputs->config->source.endpoint != CONFIG_FILE; i++) {
     inputs_attach_waiting(inputs, &inputs->seats[i]);
   }
 }

@@ -151,6 +151,7 @@ static bool make_inputs(struct pipeline *pipeline, const struct pipeline_inherit
                                                  .tap = recorder_tap(pipeline->recorder),
                                                  .sink = pipeline->outputs ? outputs_sink(pipeline->outputs) : NULL},
                                      .quota = pipeline->setup.quota,
+                                     .cameras = pipeline->setup.cameras,
                                      .lanes = pipeline->lanes,
                                      .sink_lanes = pipeline->sink_lanes,
                                      .placements = pipeline->placements,

@@ -54,6 +54,7 @@ struct pipeline_setup {
   struct mailbox *control;
   struct engine *engine;
   struct quota *quota;
+  struct cameras *cameras;
   int64_t gpu_timeout_ns;
   pipeline_listener *listener;
   void *context;
@@ -147,8 +148,9 @@ void pipeline_finish_rewind(struct pipeline *pipeline);
 bool pipeline_may_be_handed_over(const struct pipeline *pipeline, bool stops_again);
 /* Before a handover, while no lane runs: the recording gets its file back, so that it can write the remaining frames. */
 void pipeline_recall_recording(struct pipeline *pipeline);
-/* Passes its descriptors to the next process. `live`: in case this one is killed. */
-void pipeline_keep(struct pipeline *pipeline, bool live);
+/* Passes its descriptors to the next process. `live`: in case this one is killed. `program`: to another image of this process.
+ */
+void pipeline_keep(struct pipeline *pipeline, bool program, bool live);
 /* Appends the files of its stages to a list, like kept_list(). */
 unsigned pipeline_files(const struct pipeline *pipeline, struct kept_file *list, unsigned count, unsigned most);
 

@@ -2,9 +2,9 @@
  * Shared by the files of a pipeline; each file uses those named earlier.
  *
  * The engine: engine.c, engine_devices.c, engine_placement.c. The source side: inputs.c (life and orders), inputs_events.c
- * (events of sessions), inputs_file.c (producers that are files), inputs_admit.c (admitting producers), inputs_image.c
- * (takeover). The sink side: outputs.c (life, FIFOs), outputs_late.c (files that cannot be opened yet), outputs_files.c
- * (regular files), outputs_readers.c (readers that connect), outputs_image.c (takeover).
+ * (events of sessions), inputs_file.c (producers that are files), inputs_camera.c (cameras), inputs_admit.c (admitting
+ * producers), inputs_image.c (takeover). The sink side: outputs.c (life, FIFOs), outputs_late.c (files that cannot be opened
+ * yet), outputs_files.c (regular files), outputs_readers.c (readers that connect), outputs_image.c (takeover).
  *
  * The pipeline: questions.c and snapshot.c answer queries, watch.c follows errors, states.c has the state table, image.c the
  * takeover. run.c has its events and its life, commands.c the commands, restage.c replaces stages, pipeline.c takes and frees
@@ -14,6 +14,7 @@
 #define FRAMED_PIPELINE_PRIVATE_H
 
 #include "daemon/base/loop.h"
+#include "daemon/camera/camera.h"
 #include "daemon/client/acceptor.h"
 #include "daemon/client/endpoint.h"
 #include "daemon/client/handshake.h"
@@ -92,8 +93,12 @@ struct inputs {
   struct endpoint endpoint; /* an input file; owned until a session gets it */
   struct loop_watch *fifo;  /* waits for a writer */
   struct loop_timer *retry; /* tries to open a FIFO again */
-  session_listener *listen; /* receives events of sessions */
-  void *context;            /* its argument */
+  struct cameras *cameras;
+  struct camera *camera;                /* of a URL, once it was started; else NULL */
+  struct camera_process camera_process; /* taken over from the image before exec, or kept for the next one */
+  enum pixel_format pixels;             /* of the source */
+  session_listener *listen;             /* receives events of sessions */
+  void *context;                        /* its argument */
   struct refusals refusals;
   struct trouble trouble, memory; /* of its socket or file; of seats without memory: they end independently */
   bool for_readers;               /* argument of the current hold */
@@ -118,6 +123,14 @@ bool inputs_adopt_seat(const struct inputs *inputs, struct producer *producer, s
 bool inputs_check_seat(struct producer *producer);
 /* All producers continue where the previous process stopped. */
 void inputs_continue(struct inputs *inputs);
+
+/* -- inputs_camera.c ------------------------------------------------------------------------------------------------ */
+
+/* Starts the process, or keeps the one that was taken over. */
+bool inputs_start_camera(struct inputs *inputs, struct failure *failure);
+/* Passes the camera's process to the next image of the daemon; takes it over there. False: invalid. */
+void inputs_keep_camera(struct inputs *inputs);
+bool inputs_adopt_camera(struct inputs *inputs, const struct camera_process *left);
 
 /* -- inputs_file.c ------------------------------------------------------------------------------------------------- */
 

@@ -226,7 +226,7 @@ static struct pipeline_client list_reader(const struct reader_entry *entry) {
 static unsigned list_clients(const struct pipeline *pipeline, struct pipeline_client list[PIPELINE_LISTED]) {
   const struct inputs *inputs = pipeline->inputs;
   const struct outputs *outputs = pipeline->outputs;
-  bool connects = pipeline->config->source.endpoint == CONFIG_SOCKET, reads = outputs && outputs_is_socket(outputs);
+  bool connects = pipeline->config->source.endpoint != CONFIG_FILE, reads = outputs && outputs_is_socket(outputs);
   unsigned count = 0;
   for (unsigned i = 0; connects && i < inputs->count && count < PIPELINE_LISTED; i++) {
     if (inputs->seats[i].client.fd >= 0) {

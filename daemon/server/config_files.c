@@ -136,7 +136,7 @@ void config_files_print_missing(FILE *out, const struct config *config) {
     bool makes_folders = sink->rotate.every_ns > 0 || sink->rotate.size > 0; /* segments do, for what their names say */
     if (source->endpoint == CONFIG_SOCKET) {
       note_socket(out, &source->path_at, source->path);
-    } else if (strcmp(source->path, "-") != 0 && is_missing(source->path, false)) {
+    } else if (source->endpoint == CONFIG_FILE && strcmp(source->path, "-") != 0 && is_missing(source->path, false)) {
       note(out, &source->path_at, "the source file", source->path, "check the path, or put the file there before the start");
     }
     if (sink->endpoint == CONFIG_SOCKET) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/base/log_text.h"
+#include "daemon/camera/camera.h"
 #include "daemon/device/formats.h"
 #include "daemon/device/models.h"
 #include "daemon/session/session.h"
@@ -144,6 +145,14 @@ static struct config_mark footprint_place(const struct config_pipeline *pipeline
                                                                              : pipeline->source.format.at;
 }
 
+static void check_camera(const struct config_pipeline *pipeline, struct config_errors *errors) {
+  struct failure failure;
+  if (pipeline->source.endpoint == CONFIG_CAMERA && !camera_check(&pipeline->source, &failure)) {
+    config_errors_add(errors, pipeline->source.path_at, failure.remedy[0] ? failure.remedy : NULL, "pipeline '%s': %s",
+                      pipeline->name, failure.text);
+  }
+}
+
 static void check_pipeline(const struct config *config, const struct config_pipeline *pipeline, struct config_errors *errors,
                            void *context) {
   struct gpu_error error = {.stage = -1};
@@ -156,6 +165,7 @@ static void check_pipeline(const struct config *config, const struct config_pipe
   check_y4m(pipeline, &footprint, errors);
   check_json(pipeline, &footprint, errors);
   check_record(pipeline, &footprint, errors);
+  check_camera(pipeline, errors);
   check_memory(context, pipeline, &footprint, errors);
 }
 

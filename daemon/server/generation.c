@@ -102,6 +102,7 @@ struct pipeline_setup server_pipeline_setup(struct server *server) {
                                  .control = &server->control,
                                  .engine = server->engine,
                                  .quota = server->quota,
+                                 .cameras = server->cameras,
                                  .gpu_timeout_ns = server->config->gpu.timeout_ns,
                                  .listener = server->on_pipeline,
                                  .context = server};

@@ -87,7 +87,7 @@ static struct state *make_state(const struct server *server, bool program) {
 static struct state *handover_put(struct server *server, bool program, bool live) {
   fd_table_begin();
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    pipeline_keep(server->pipelines[i], live);
+    pipeline_keep(server->pipelines[i], program, live);
   }
   if (!live) {
     engine_keep(server->engine);

@@ -110,6 +110,7 @@ struct server {
   struct generation *generation;
   struct engine *engine;
   struct quota *quota;
+  struct cameras *cameras;
   struct pipeline **pipelines; /* in order of the configuration */
   unsigned pipeline_count;
   struct listener *status_listener, *http_listener;

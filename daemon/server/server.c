@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "daemon/base/log.h"
+#include "daemon/camera/camera.h"
 #include "daemon/server/private.h"
 #include "daemon/state/fd_store.h"
 
@@ -26,13 +27,15 @@ enum exit_status server_run(const char *path, struct config *config, const struc
   struct server *server = image_new(IMAGE_SERVER, sizeof *server);
   struct generation *generation = server ? generation_new(config) : NULL;
   struct quota *quota = quota_new();
+  struct cameras *cameras = cameras_new();
   log_open(config->log_level);
-  if ((!generation || !quota) && left) {
+  if ((!generation || !quota || !cameras) && left) {
     server_start_over("not enough memory");
   }
-  if (!generation || !quota) {
+  if (!generation || !quota || !cameras) {
     log_event(LOG_FAILED, NULL, "not enough memory to start");
     quota_free(quota);
+    cameras_free(cameras);
     free(generation); /* without the configuration that it would have taken */
     image_free(server);
     config_free(config);
@@ -42,6 +45,7 @@ enum exit_status server_run(const char *path, struct config *config, const struc
   server->ops = server_ops(server);
   server_follow_phases(server);
   server->quota = quota;
+  server->cameras = cameras;
   server->left = left;
   server->reload_at_once = reload;
   server->started = clock_now();

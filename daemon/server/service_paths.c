@@ -64,7 +64,9 @@ void service_paths_print(FILE *out, const struct config *config) {
   for (unsigned i = 0; i < config->pipeline_count; i++) {
     const struct config_source *source = &config->pipelines[i].source;
     const struct config_sink *sink = &config->pipelines[i].sink;
-    note_path(out, &rules, &source->path_at, source->path, source->endpoint == CONFIG_SOCKET);
+    if (source->endpoint != CONFIG_CAMERA) {
+      note_path(out, &rules, &source->path_at, source->path, source->endpoint == CONFIG_SOCKET);
+    }
     if (sink->endpoint != CONFIG_REPLY) {
       note_path(out, &rules, &sink->path_at, sink->path, true);
     }

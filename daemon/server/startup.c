@@ -11,6 +11,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
 #include "daemon/base/systemd.h"
+#include "daemon/camera/camera.h"
 #include "daemon/device/models.h"
 #include "daemon/server/config_files.h"
 #include "daemon/server/private.h"
@@ -353,6 +354,7 @@ void server_close(struct server *server) {
   pictures_free(server->pictures);
   engine_close(server->engine);
   quota_free(server->quota);
+  cameras_free(server->cameras);
   recoveries_free(server);
   listener_close(server->status_listener);
   listener_close(server->http_listener);

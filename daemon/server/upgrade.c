@@ -174,9 +174,10 @@ static bool upgrade_ask(struct upgrade *upgrade, struct failure *failure) {
     return false;
   }
   char *arguments[] = {(char *)(uintptr_t)program, "--check", "--state", version, "-c", path, NULL};
-  const int descriptors[] = {-1, upgrade->answered, upgrade->said, upgrade->config}; /* the last is CONFIG_FD */
-  upgrade->child =
-      child_start(&upgrade->server->loop, program, arguments, descriptors, CONFIG_FD + 1, on_child_end, upgrade, failure);
+  const int descriptors[] = {CHILD_NULL, upgrade->answered, upgrade->said, upgrade->config}; /* the last is CONFIG_FD */
+  const struct child_setup setup = {
+      .program = program, .arguments = arguments, .descriptors = descriptors, .count = CONFIG_FD + 1};
+  upgrade->child = child_start(&upgrade->server->loop, &setup, on_child_end, upgrade, failure);
   return upgrade->child != NULL;
 }
 

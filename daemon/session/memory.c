@@ -182,7 +182,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   session->source.receive = &session->receive;
   session->source.closed = session_on_source_closed;
   /* A file or standard input that stalls blocks no other producer, so it needs no timeout. */
-  session->source.timeout_ns = setup->config->source.endpoint == CONFIG_SOCKET ? setup->config->source.timeout_ns : 0;
+  session->source.timeout_ns = setup->config->source.endpoint != CONFIG_FILE ? setup->config->source.timeout_ns : 0;
   session->source.rate = setup->config->source.rate;
   session->source.loop = setup->config->source.loop;
   if (!source_load_recording(&session->source, &setup->config->source, setup->config->name, failure)) {

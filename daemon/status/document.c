@@ -109,6 +109,9 @@ static json_t *end_document(enum config_endpoint endpoint, const char *path, enu
   case CONFIG_REPLY:
     document = with(document, "reply", json_true());
     break;
+  case CONFIG_CAMERA:
+    document = with(document, "url", json_string(path));
+    break;
   }
   return document;
 }

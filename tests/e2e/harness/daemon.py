@@ -47,7 +47,7 @@ def complete(place, pipelines, **keys):
     """A whole configuration with every path filled in; `keys` override top-level keys."""
     for name, entry in pipelines.items():
         source, sink = entry["source"], entry["sink"]
-        if not {"socket", "file"} & source.keys():
+        if not {"socket", "file", "url"} & source.keys():
             source["socket"] = str(place / f"{name}.sock")
         if not {"socket", "file", "reply"} & sink.keys():
             sink["socket"] = str(place / f"{name}.out.sock")

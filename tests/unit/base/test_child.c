@@ -35,7 +35,8 @@ static void on_end(void *context, int exited, int signal) {
 
 static struct child *start(const char *script, const int *descriptors, int count) {
   char *arguments[] = {(char[]){"sh"}, (char[]){"-c"}, strdup(script), NULL};
-  struct child *child = child_start(&loop, "/bin/sh", arguments, descriptors, count, on_end, NULL, &failure);
+  const struct child_setup setup = {.program = "/bin/sh", .arguments = arguments, .descriptors = descriptors, .count = count};
+  struct child *child = child_start(&loop, &setup, on_end, NULL, &failure);
   free(arguments[2]);
   return child;
 }
@@ -65,14 +66,15 @@ END_TEST
 
 START_TEST(a_file_that_is_no_program_is_an_error) {
   char path[] = "/tmp/framed-child-XXXXXX", *arguments[] = {path, NULL};
+  const struct child_setup setup = {.program = path, .arguments = arguments};
   int fd = mkstemp(path);
   ck_assert_int_eq(dprintf(fd, "exit 0\n"), 7);
   ck_assert_int_eq(fchmod(fd, 0700), 0);
   close(fd);
-  ck_assert_ptr_null(child_start(&loop, path, arguments, NULL, 0, on_end, NULL, &failure));
+  ck_assert_ptr_null(child_start(&loop, &setup, on_end, NULL, &failure));
   ck_assert_ptr_nonnull(strstr(failure.text, "Exec format error"));
   unlink(path);
-  ck_assert_ptr_null(child_start(&loop, path, arguments, NULL, 0, on_end, NULL, &failure));
+  ck_assert_ptr_null(child_start(&loop, &setup, on_end, NULL, &failure));
   ck_assert_ptr_nonnull(strstr(failure.text, "No such file"));
 }
 END_TEST
