@@ -61,6 +61,7 @@ struct camera {
   unsigned alone;    /* looks in a row that found no connection to the pipeline */
   bool blamed;       /* the view says why the process was killed */
   struct camera_view view;
+  uint64_t lost_before, reconnects_before; /* of processes that have ended, and the starts after them */
   struct trouble trouble;
   char logged[CAMERA_WORD]; /* what the log said last: a token, or "running" */
 };
@@ -218,6 +219,8 @@ static void on_end(void *context, int status, int signal) {
   if (clock_now() - camera->began > PROVEN) {
     camera->pause = FIRST_PAUSE;
   }
+  camera->lost_before = camera->view.lost;
+  camera->reconnects_before = ++camera->view.reconnects;
   bool has_said_why = camera->blamed || (camera->view.state == CAMERA_WAITING && camera->view.token[0]);
   if (signal != 0 && !camera->blamed) {
     blame(camera, "camera.ended", "framed-camera was ended by signal %d (%s)", signal, strsignal(signal));
@@ -261,6 +264,8 @@ static void on_message(void *context) {
     condemn(camera, "it said what makes no sense");
   } else {
     camera->heard = clock_now();
+    camera->view.lost += camera->lost_before;
+    camera->view.reconnects += camera->reconnects_before;
     follow(camera);
     if (camera->view.state != CAMERA_CONNECTING) {
       has_started(camera);

@@ -61,6 +61,7 @@ struct health_device {
   X(NOT_STARTED, "not_started", "it could not start, and is tried until it can")                                               \
   X(WAITING, "waiting", "it lacks something, as room on a disk or a device that works; it is tried again and again")           \
   X(SOURCE, "source", "no frame can come")                                                                                     \
+  X(CAMERA, "camera", "no picture comes from its camera, or not all of them; it is tried again and again")                     \
   X(SILENT, "silent", "no frame has come for longer than its source's `expect`")                                               \
   X(SINK, "sink", "results are lost, or have nowhere to go")                                                                   \
   X(RECORD, "record", "frames are missing in its recording")                                                                   \

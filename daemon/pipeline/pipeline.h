@@ -8,6 +8,7 @@
 #define FRAMED_PIPELINE_PIPELINE_H
 
 #include "daemon/base/answer.h"
+#include "daemon/camera/status.h"
 #include "daemon/client/peer.h"
 #include "daemon/client/quota.h"
 #include "daemon/client/refusals.h"
@@ -188,7 +189,7 @@ void pipeline_work(const struct pipeline *pipeline, unsigned device, struct heal
 /* The devices of this producer's session. */
 const struct engine_placement *pipeline_placement_of(const struct pipeline *pipeline, unsigned producer);
 /* The current troubles of the pipeline with their reasons. Returns their number. */
-enum { PIPELINE_TROUBLES = 5 + LINK_ROLES };
+enum { PIPELINE_TROUBLES = 6 + LINK_ROLES };
 struct pipeline_trouble {
   enum health_reason reason;
   const struct trouble *trouble; /* owned by the pipeline */
@@ -251,6 +252,9 @@ struct pipeline_snapshot {
   const struct trouble *silence;                                 /* no frame comes although one is expected */
   const struct trouble *trouble, *source_trouble, *sink_trouble; /* its last errors; NULL, or a count of 0: none */
   struct links links;
+  bool has_camera; /* its source is a URL, whose process was started */
+  struct camera_view camera;
+  pid_t camera_pid;       /* 0: no process at the moment */
   uint64_t refused;       /* clients refused */
   struct refusal refusal; /* the last refusal */
   struct ledger ledger;

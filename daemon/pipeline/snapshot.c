@@ -416,6 +416,15 @@ const char *pipeline_waits_for(const struct pipeline *pipeline) {
   return late->troubles[OUTPUT_LATE].text;
 }
 
+static void fill_camera(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
+  const struct camera *camera = pipeline->inputs ? inputs_camera(pipeline->inputs) : NULL;
+  if (camera) {
+    snapshot->has_camera = true;
+    snapshot->camera = *camera_view(camera);
+    snapshot->camera_pid = camera_process(camera).pid;
+  }
+}
+
 void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
   const struct frame_format *output = &device_chain_record(pipeline->chain)->output;
   memset(snapshot, 0, sizeof *snapshot);
@@ -428,6 +437,7 @@ void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snap
   format_bytes(output, &snapshot->output_bytes);
   fill_clients(pipeline, snapshot);
   fill_model(pipeline, snapshot);
+  fill_camera(pipeline, snapshot);
   pipeline_read(pipeline, &pipeline->now);
   fill_figures(pipeline, snapshot, &pipeline->now);
 }

@@ -159,6 +159,10 @@ unsigned pipeline_troubles(struct pipeline *pipeline, struct pipeline_trouble tr
   if (source && source->count > 0) {
     troubles[count++] = (struct pipeline_trouble){HEALTH_SOURCE, source};
   }
+  const struct camera *camera = pipeline->inputs ? inputs_camera(pipeline->inputs) : NULL;
+  if (camera && camera_trouble(camera)->count > 0) {
+    troubles[count++] = (struct pipeline_trouble){HEALTH_CAMERA, camera_trouble(camera)};
+  }
   if (pipeline->silence.count > 0) {
     troubles[count++] = (struct pipeline_trouble){HEALTH_SILENT, pipeline_silence(pipeline)};
   }

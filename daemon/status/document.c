@@ -11,6 +11,7 @@
 
 #include "daemon/measure/clock.h"
 #include "daemon/measure/history.h"
+#include "daemon/status/cameras.h"
 #include "daemon/status/links.h"
 #include "daemon/status/status.h"
 #include "daemon/status/viewer.h"
@@ -231,6 +232,7 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
                   json_pack("{s:o, s:o, s:o}", "pipeline", trouble_document(snapshot->trouble), "source",
                             trouble_document(snapshot->source_trouble), "sink", trouble_document(snapshot->sink_trouble)));
   document = with(document, "silent", trouble_document(snapshot->silence));
+  document = with(document, "camera", camera_document(snapshot));
   document = with(document, "links", links_document(&snapshot->links));
   document = with(document, "last_in_age_s", age_document(snapshot->last_in));
   document = with(document, "last_out_age_s", age_document(snapshot->last_out));

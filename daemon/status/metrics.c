@@ -13,6 +13,7 @@
 #include "config/stream.h"
 #include "daemon/measure/clock.h"
 #include "daemon/measure/history.h"
+#include "daemon/status/cameras.h"
 #include "daemon/status/links.h"
 #include "daemon/status/metrics_format.h"
 #include "daemon/status/status.h"
@@ -379,6 +380,7 @@ char *metrics_text(const struct status_ops *ops) {
     write_bounds(&report);
     write_fates(&report);
     metrics_write_models(report.out, report.pipelines, report.view.pipeline_count);
+    cameras_write_metrics(report.out, report.pipelines, report.view.pipeline_count);
     links_write_metrics(report.out, report.pipelines, report.view.pipeline_count);
     write_latencies(&report);
     text = stream_close(&stream);

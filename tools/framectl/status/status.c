@@ -6,6 +6,7 @@
 #include "tools/framectl/common/daemon.h"
 #include "tools/framectl/common/text.h"
 #include "tools/framectl/status/about.h"
+#include "tools/framectl/status/camera.h"
 #include "tools/framectl/status/clients.h"
 #include "tools/framectl/status/status.h"
 #include "tools/framectl/status/view.h"
@@ -135,6 +136,7 @@ static void print_refusals(json_t *document, bool colour) {
     view_pipeline(name, pipeline, &view);
     snprintf(before, sizeof before, "%.64s: ", name);
     print_errors(stdout, before, pipeline, colour);
+    camera_print(stdout, before, pipeline, true, colour);
     print_links(stdout, before, pipeline, false, colour);
     print_refusal(stdout, before, &view, colour);
   }
@@ -178,7 +180,8 @@ static void print_end(FILE *out, const char *label, const struct end_view *end) 
   if (end->reply) {
     fprintf(out, "reply to the producer");
   } else {
-    fprintf(out, "%s %s", end->socket ? "socket" : "file", end->socket ? end->socket : end->file ? end->file : "unknown");
+    const char *path = end->socket ? end->socket : end->url ? end->url : end->file ? end->file : "unknown";
+    fprintf(out, "%s %s", end->socket ? "socket" : end->url ? "url" : "file", path);
   }
   fprintf(out, ", %s, %s, %s a frame\n", end->protocol, end->format, text_bytes(bytes, (double)end->frame_bytes));
 }
@@ -193,7 +196,7 @@ static void print_waiting(FILE *out, const struct pipeline_view *view) {
   }
 }
 
-static void print_pipeline(FILE *out, const struct pipeline_view *view, bool colour) {
+static void print_pipeline(FILE *out, const struct pipeline_view *view, const json_t *pipeline, bool colour) {
   char rate[TEXT_ROOM], out_rate[TEXT_ROOM], in[TEXT_ROOM], gone[TEXT_ROOM];
   text_colour_begin(out, COLOUR_BOLD, colour);
   fprintf(out, "%s", view->name);
@@ -204,6 +207,7 @@ static void print_pipeline(FILE *out, const struct pipeline_view *view, bool col
   text_colour_end(out, colour_of_state(view), colour);
   print_waiting(out, view);
   print_end(out, "source", &view->source);
+  camera_print(out, "  ", pipeline, false, colour);
   print_end(out, "sink", &view->sink);
   fprintf(out, "  clients   producers: %llu of %llu, readers: %llu; refused: %llu, results missed by slow readers: %llu\n",
           (unsigned long long)view->sessions, (unsigned long long)view->clients, (unsigned long long)view->readers,
@@ -310,7 +314,7 @@ bool status_print_one(FILE *out, json_t *document, const char *name, bool colour
   struct table *ledger = ledger_table(&view), *latency = latency_table(&view);
   bool fine = ledger && latency;
   if (fine) {
-    print_pipeline(out, &view, colour);
+    print_pipeline(out, &view, pipeline, colour);
     print_device(out, &view);
     print_overlap(out, &view.overlap);
     print_model(out, &view.model);

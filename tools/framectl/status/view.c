@@ -80,6 +80,7 @@ void view_daemon(const json_t *document, struct daemon_view *view) {
 static struct end_view view_end(const json_t *end, const char *format) {
   return (struct end_view){.socket = json_string_value(json_object_get(end, "socket")),
                            .file = json_string_value(json_object_get(end, "file")),
+                           .url = json_string_value(json_object_get(end, "url")),
                            .reply = json_is_true(json_object_get(end, "reply")),
                            .protocol = text_of(end, "protocol"),
                            .format = format,

@@ -13,7 +13,7 @@
 #include "tools/framectl/common/problem.h"
 
 struct end_view { /* the frames' source or the results' sink */
-  const char *socket, *file, *protocol, *format;
+  const char *socket, *file, *url, *protocol, *format;
   bool reply;
   uint64_t frame_bytes;
 };
