@@ -278,7 +278,7 @@ $(whole): $(daemon_objects) $(gpu_objects) $(config_objects)
 	@rm -f $@
 	$(call quiet,AR)$(AR) rcs $@ $^
 rooms := $(filter-out %.c,$(notdir $(wildcard daemon/*)))
-$(foreach room,$(rooms) flow,$(eval unit_layers_$(room) := $(whole)))
+$(foreach room,$(rooms) flow url,$(eval unit_layers_$(room) := $(whole)))
 # The diagnosis is compared with the forecasts that tools make of it.
 unit_layers_measure += $(call objects,tools/framectl/common/forecast.c)
 unit_layers_gpu    := $(gpu_objects) $(call objects,tests/gpu/cases.c tests/gpu/compare.c)

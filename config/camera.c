@@ -7,7 +7,7 @@
 #include "config/errors.h"
 #include "config/memory.h"
 
-enum { MOST_URL = 2048, MOST_NAME = 64, MOST_PORT = 65535, DEFAULT_WIDTH = 1920, DEFAULT_HEIGHT = 1080 };
+enum { MOST_URL = 2048, MOST_NAME = 64, MOST_PORT = 65535, MOST_SIDE = 16384, DEFAULT_WIDTH = 1920, DEFAULT_HEIGHT = 1080 };
 
 #define SCHEMES "rtsp://, rtsps://, http://, https://, srt://, file:/ or v4l2:/dev/"
 
@@ -131,16 +131,24 @@ static struct config_mark place_of(const struct node *pipeline, const char *key)
   return node ? node->at : source->name_at;
 }
 
+/* What framed-camera scales to. */
 static void check_format(struct reader *reader, const struct config_source *source) {
-  static const char *const decoded[] = {"nv12", "rgb24", "gray"};
-  const char *pixels = source->format.is_tensor ? "" : reader->vocabulary->pixels[source->format.pixels];
+  static const char *const decoded[] = {"nv12", "rgb24", "bgr24", "gray", "yuv420p"};
+  const struct config_format *format = &source->format;
+  const char *pixels = format->is_tensor ? "" : reader->vocabulary->pixels[format->pixels];
   bool is_decoded = false;
   for (size_t i = 0; i < sizeof decoded / sizeof decoded[0]; i++) {
     is_decoded = is_decoded || strcmp(pixels, decoded[i]) == 0;
   }
+  bool halves = strcmp(pixels, "nv12") == 0 || strcmp(pixels, "yuv420p") == 0;
   if (!is_decoded) {
-    config_errors_add(reader->errors, source->format.at, "write one of these, and let a stage convert it",
-                      "the frames of a URL are decoded to nv12, rgb24 or gray only");
+    config_errors_add(reader->errors, format->at, "write pixels: nv12, and let a stage convert it",
+                      "the pictures of a URL are given as nv12, rgb24, bgr24, gray or yuv420p only");
+  } else if (format->width > MOST_SIDE || format->height > MOST_SIDE) {
+    config_errors_add(reader->errors, format->at, NULL, "the pictures of a URL are given in at most %d x %d", MOST_SIDE,
+                      MOST_SIDE);
+  } else if (halves && (format->width % 2 != 0 || format->height % 2 != 0)) {
+    config_errors_add(reader->errors, format->at, "make both even", "a picture of %s has an even width and height", pixels);
   }
 }
 

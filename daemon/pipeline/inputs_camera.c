@@ -26,7 +26,11 @@ static bool is_connected(void *context) {
 }
 
 bool inputs_start_camera(struct inputs *inputs, struct failure *failure) {
-  static const char *const names[PIXELS_COUNT] = {[PIXELS_NV12] = "nv12", [PIXELS_RGB24] = "rgb24", [PIXELS_GRAY] = "gray8"};
+  static const char *const names[PIXELS_COUNT] = {[PIXELS_NV12] = "nv12",
+                                                  [PIXELS_RGB24] = "rgb24",
+                                                  [PIXELS_BGR24] = "bgr24",
+                                                  [PIXELS_GRAY] = "gray8",
+                                                  [PIXELS_YUV420P] = "yuv420p"};
   const struct camera_setup setup = {.loop = inputs->loop,
                                      .cameras = inputs->cameras,
                                      .config = inputs->config,

@@ -4,12 +4,16 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 
+import numpy as np
 import pytest
 
-from harness import Daemon, pipeline, wait_until
+from harness import FRAMECTL, Daemon, environment, pipeline, wait_until
 from harness.camera import BYTES, REFUSED, RUNNING, Stage, picture
 from harness.daemon import run_framed
+from harness.framed_camera import CAMERA
+from harness.rtsp import Camera
 
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
 URL = "rtsp://10.0.0.17/main"
@@ -64,6 +68,24 @@ def test_frames_come_in_order(place, stage):
         assert f"camera pid {start['pid']} connected" in daemon.log
         daemon.wait_log("pictures come from the camera: h264 2560x1440, 25 a second, decoder cpu")
     assert not is_alive(start["pid"])
+
+
+@pytest.mark.skipif(not CAMERA.exists(), reason="framed-camera is not built: libav is missing")
+def test_a_camera_of_the_network(place):
+    """The real program, a password, and a picture of 160x120 in a frame of 32x16: black at both sides."""
+    write_credentials(place, "admin:p@ss w/o#\n")
+    variables = {"FRAMED_CAMERA": str(CAMERA), "CREDENTIALS_DIRECTORY": str(place)}
+    with Camera(login=("admin", "p@ss w/o#")) as server:
+        with Daemon(place, yard(server.url, source={"credentials": "yard"}, sink={"overload": "drop"}), env=variables) as daemon:
+            with daemon.reader("yard") as reader:
+                for _ in range(20):
+                    rows = np.frombuffer(reader.read(BYTES), np.uint8).reshape(16, 32)
+                    assert (rows[:, :4] == 0).all() and (rows[:, -4:] == 0).all() and rows[:, 8:24].std() > 20
+            camera = daemon.wait_view("it runs", lambda view: view["camera"]["rate"] > 0, "yard")["camera"]
+            assert (camera["state"], camera["codec"], camera["width"], camera["height"]) == ("running", "h264", 160, 120)
+            assert "h264 160x120" in subprocess.run([FRAMECTL, "-s", daemon.socket, "status", "yard"], capture_output=True, text=True, check=True,
+                                                  env=environment()).stdout
+            assert "p@ss" not in daemon.log
 
 
 def test_a_process_that_ends_is_started_again(place, stage):

@@ -4,7 +4,7 @@
 
 #include "tests/unit/config/fixture.h"
 
-static const char *const pixels[] = {"gray", "yuv420p", "nv12", NULL};
+static const char *const pixels[] = {"gray", "yuyv422", "nv12", NULL};
 static const char *const dtypes[] = {"uint8", NULL};
 static const struct config_vocabulary vocabulary = {.pixels = pixels, .dtypes = dtypes};
 static const struct config_hooks hooks = {.vocabulary = &vocabulary};
@@ -104,8 +104,10 @@ static const struct {
     {"url: \"rtsp://cam/1\", protocol: raw", "", "'protocol' goes only with 'socket' or 'file'"},
     {"url: \"rtsp://cam/1\", clients: 2", "", "'clients' goes only with 'socket'"},
     {"socket: in, credentials: yard, format: {pixels: gray, width: 4, height: 2}", "", "'credentials' goes only with 'url'"},
-    {"url: \"rtsp://cam/1\", format: {pixels: yuv420p, width: 4, height: 2}", "", "decoded to nv12, rgb24 or gray only"},
-    {"url: \"rtsp://cam/1\", format: {dtype: uint8, shape: [4]}", "", "decoded to nv12, rgb24 or gray only"},
+    {"url: \"rtsp://cam/1\", format: {pixels: yuyv422, width: 4, height: 2}", "", "are given as nv12, rgb24"},
+    {"url: \"rtsp://cam/1\", format: {dtype: uint8, shape: [4]}", "", "are given as nv12, rgb24"},
+    {"url: \"rtsp://cam/1\", format: {pixels: nv12, width: 5, height: 2}", "", "an even width and height"},
+    {"url: \"rtsp://cam/1\", format: {pixels: gray, width: 16385, height: 2}", "", "at most 16384 x 16384"},
     {"url: \"rtsp://cam/1\", credentials: ../passwd", "", "'credentials' is no name of a file"},
     {"url: \"rtsp://cam/1\", credentials: .", "", "'credentials' is no name of a file"},
     {"url: \"v4l2:/dev/video0\", credentials: yard", "", "'credentials' are for URLs of the network"},
