@@ -549,7 +549,7 @@ install: programs $(filter $(filled)/%,$(foreach file,$(installed_files),$(call 
 	@$(foreach file,$(installed_files),install -D -m $(call part,$(file),3) $(call part,$(file),1) \
 	  '$(DESTDIR)$(PREFIX)/$(call part,$(file),2)' &&) true
 	@ln -sf $(client_soname) '$(library_link)'
-	@install -d '$(dir $(configuration))conf.d'
+	@install -d '$(dir $(configuration))conf.d' '$(dir $(configuration))credentials'
 	@test -e '$(configuration)' || install -m 644 config/framed.yaml '$(configuration)'
 	@test -n '$(DESTDIR)' || ldconfig || true
 	@test -n '$(DESTDIR)' || { systemd-sysusers '$(PREFIX)/lib/sysusers.d/framed.conf' && journalctl --update-catalog; } || true

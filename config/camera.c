@@ -14,7 +14,7 @@ enum { MOST_URL = 2048, MOST_NAME = 64, MOST_PORT = 65535, MOST_SIDE = 16384, DE
 static const char *const network_schemes[] = {"rtsp", "rtsps", "http", "https", "srt"};
 
 struct problem {
-  const char *what, *remedy; /* what NULL: there is none */
+  const char *what, *remedy; /* `what` is NULL for a sound URL */
 };
 
 static bool is_scheme(const char *url, const char *scheme) {
@@ -131,7 +131,7 @@ static struct config_mark place_of(const struct node *pipeline, const char *key)
   return node ? node->at : source->name_at;
 }
 
-/* What framed-camera scales to. */
+/* framed-camera scales to these formats only. */
 static void check_format(struct reader *reader, const struct config_source *source) {
   static const char *const decoded[] = {"nv12", "rgb24", "bgr24", "gray", "yuv420p"};
   const struct config_format *format = &source->format;

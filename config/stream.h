@@ -21,8 +21,8 @@ bool stream_open(struct stream *stream);
 char *stream_close(struct stream *stream);
 /* To any stream: the text in quotes, as YAML and JSON both read it. */
 void stream_quote(FILE *out, const char *text);
-/* The same: a comment that says which file is there. Another file in its place, or one that was written to, gives another line.
- * Nothing if there is none. */
+/* To any stream: a comment that identifies the file at the path, if there is a file. A replaced or changed file has another
+ * comment. */
 void stream_identify(FILE *out, const char *path);
 
 #endif

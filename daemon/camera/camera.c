@@ -42,7 +42,7 @@ enum phase {
   PHASE_QUEUED, /* waits for its turn */
   PHASE_UP,     /* there is a process */
   PHASE_PAUSED, /* until the next one */
-  PHASE_ENDING  /* the process was told to end */
+  PHASE_ENDING  /* its control socket is closed, and it has to end */
 };
 
 struct camera {
@@ -61,7 +61,7 @@ struct camera {
   unsigned alone;    /* looks in a row that found no connection to the pipeline */
   bool blamed;       /* the view says why the process was killed */
   struct camera_view view;
-  uint64_t lost_before, reconnects_before; /* of processes that have ended, and the starts after them */
+  uint64_t lost_before, reconnects_before; /* by earlier processes; each further start counts as a reconnect */
   struct trouble trouble;
   char logged[CAMERA_WORD]; /* what the log said last: a token, or "running" */
 };
@@ -230,7 +230,7 @@ static void on_end(void *context, int status, int signal) {
   camera_pause(camera);
 }
 
-/* Its control socket is at its end: a process that goes on is killed. */
+/* The process sees the end of its control socket. A process that does not end by then is killed. */
 static void end_process(struct camera *camera) {
   close_control(camera);
   camera->phase = PHASE_ENDING;
@@ -383,7 +383,7 @@ static void camera_begin(struct camera *camera) {
     return;
   }
   blame(camera, "camera.ended", "%s%s%s", failure.text, failure.remedy[0] ? "; " : "", failure.remedy);
-  if (camera->child) { /* it cannot be heard: its end is told, and then it is tried again */
+  if (camera->child) { /* it cannot be watched; on_end() tries again */
     camera->blamed = true;
     end_process(camera);
     child_kill(camera->child);

@@ -19,8 +19,7 @@
 #include "daemon/camera/status.h"
 #include "daemon/measure/trouble.h"
 
-/* What all cameras of a daemon share: how many processes may start at once, so that 150 of them do not do so after a power cut.
- */
+/* Limits how many processes start at once: after a power cut 150 cameras would start in the same moment. */
 struct cameras;
 struct cameras *cameras_new(void);                     /* NULL: no memory */
 struct cameras *cameras_free(struct cameras *cameras); /* after all of its cameras have ended; NULL is fine; returns NULL */
@@ -39,7 +38,7 @@ struct camera_setup {
   void *context;
 };
 
-/* A process of a camera that outlives the image of this process. */
+/* A process that outlives the daemon's image over exec. */
 struct camera_process {
   pid_t pid;   /* 0: none */
   int control; /* the control socket; -1 */
@@ -48,8 +47,8 @@ struct camera_process {
 /* [any thread] Whether a camera could be started: the program is there, and its credentials can be read. */
 bool camera_check(const struct config_source *source, struct failure *failure);
 
-/* Starts a process as soon as its turn comes, or goes on with one that the image before this one had, whose connection is the
- * pipeline's already. NULL: no memory. */
+/* Starts a process as soon as its turn comes, or keeps the process that the image before exec had. The pipeline then has its
+ * connection already. NULL: no memory. */
 struct camera *camera_new(const struct camera_setup *setup, const struct camera_process *left);
 /* Ends the process: closes its control socket, and kills it if it has not ended after 2 s. The record frees itself. NULL is
  * fine; returns NULL. */
@@ -58,7 +57,7 @@ struct camera *camera_close(struct camera *camera);
 const struct camera_view *camera_view(const struct camera *camera);
 /* Why no picture comes, or not all of them: until all is well. */
 const struct trouble *camera_trouble(const struct camera *camera);
-/* Its process, which may be left to the next image; the daemon goes on with it unless that happens. */
+/* The process, for the next image of the daemon. This image keeps it, too, should exec fail. */
 struct camera_process camera_process(const struct camera *camera);
 
 #endif

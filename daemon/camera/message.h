@@ -1,5 +1,4 @@
-/* The one message that framed-camera gets: what to fetch, and in which form the pipeline takes it. It has the password in it.
- */
+/* The one message to framed-camera: the URL, the password, and the format of the pipeline. */
 #ifndef FRAMED_CAMERA_MESSAGE_H
 #define FRAMED_CAMERA_MESSAGE_H
 

@@ -1,5 +1,5 @@
 /*
- * What framed-camera says of itself: one JSON object a message, from a process that reads hostile bytes.
+ * The status messages of framed-camera, one JSON object each. That process reads hostile bytes, so every value is checked.
  *
  * Numbers outside of their range are left out, as are words with other letters. A message that is no such object at all is
  * garbage.

@@ -1,6 +1,7 @@
 /*
  * Sources that are URLs: the process framed-camera is a producer on a connection that the daemon made itself. The connection
- * goes the way of one that was accepted: HELLO, seat, session. No quota counts it, since the configuration asked for it.
+ * goes the way of one that was accepted: HELLO, seat, session. Quotas do not count this producer: the configuration asked for a
+ * camera.
  */
 #include <stdio.h>
 #include <unistd.h>

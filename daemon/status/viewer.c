@@ -40,10 +40,14 @@ static bool may_connect(const struct viewer *viewer, const struct config_socket_
   return (access->mode & needed) != 0 && peer_allowed(&viewer->peer, &access->allow);
 }
 
-/* A pipeline that replies has one socket for both sides. A file has no rights of its own here. */
+/* A pipeline that replies has one socket for both sides. A file has no rights of its own here. A camera has those of a socket
+ * with the default mode, unless its results go to a socket. */
 static const struct config_socket_access *socket_of(const struct config_pipeline *pipeline, bool out) {
   if (out && pipeline->sink.endpoint == CONFIG_SOCKET) {
     return &pipeline->sink.access;
+  }
+  if (!out && pipeline->source.endpoint == CONFIG_CAMERA && pipeline->sink.endpoint != CONFIG_SOCKET) {
+    return &pipeline->source.access;
   }
   return pipeline->source.endpoint == CONFIG_SOCKET && (!out || pipeline->sink.endpoint == CONFIG_REPLY)
              ? &pipeline->source.access

@@ -1,4 +1,4 @@
-"""Sources that are URLs, with a stand-in for framed-camera: what it is told, what it may do, and who ends and starts it."""
+"""Sources that are URLs, mostly with a stand-in for framed-camera: its start message, its faults, its start and its end."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A stand-in for framed-camera, and what tests ask of it.
+"""A stand-in for framed-camera, and the stage on which a test lets it play.
 
 The daemon executes this file by FRAMED_CAMERA. It does what the file `plays` of CAMERA_PLACE says at that moment, and writes a
 line about each start to `starts`. It is written from the bytes in framed-protocol(7) alone, as harness/native.py is.
@@ -37,7 +37,7 @@ class Stage:
         self.plays()
 
     def plays(self, **what):
-        """What stand-ins that start from now on do: `say` (messages), `frames` (how many), `first`, `pause`, `then` (wait, exit,
+        """Directs stand-ins that start from now on: `say` (messages), `frames` (how many), `first`, `pause`, `then` (wait, exit,
         garbage, flood, mute, deaf, hang_up)."""
         new = self.place / "plays.new"
         new.write_text(json.dumps(what))

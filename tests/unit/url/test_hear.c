@@ -1,4 +1,4 @@
-/* What framed-camera says: what is taken of it, and what is garbage. */
+/* Status messages of framed-camera: which values are accepted, and which messages are garbage. */
 #include <stdio.h>
 #include <string.h>
 

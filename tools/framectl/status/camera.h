@@ -1,4 +1,4 @@
-/* What a daemon says of the camera of a source that is a URL. */
+/* Prints the daemon's view of the camera of a source that is a URL. */
 #ifndef FRAMED_TOOLS_FRAMECTL_STATUS_CAMERA_H
 #define FRAMED_TOOLS_FRAMECTL_STATUS_CAMERA_H
 
