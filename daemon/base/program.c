@@ -11,8 +11,6 @@
 
 #include "daemon/base/child.h"
 
-extern char **environ;
-
 int program_descriptor(int fd) {
   int high = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, PROGRAM_DESCRIPTORS) : -1;
   int error = errno;
