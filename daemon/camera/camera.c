@@ -115,7 +115,7 @@ static void follow(struct camera *camera) {
       trouble_describe(&camera->trouble, NULL, "%s (%s)", view->text, view->token);
     }
   } else if (view->state == CAMERA_RUNNING) {
-    trouble_mend(&camera->trouble);
+    trouble_clear(&camera->trouble);
   }
   log_change(camera);
 }
