@@ -126,7 +126,7 @@ void inputs_continue(struct inputs *inputs);
 
 /* -- inputs_camera.c ------------------------------------------------------------------------------------------------ */
 
-/* Starts the process, or keeps the one that was taken over. */
+/* Starts the process, or keeps a process from before exec. */
 bool inputs_start_camera(struct inputs *inputs, struct failure *failure);
 /* Passes the camera's process to the next image of the daemon; takes it over there. False: invalid. */
 void inputs_keep_camera(struct inputs *inputs);
