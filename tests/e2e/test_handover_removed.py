@@ -67,7 +67,7 @@ def test_results_go_to_a_new_file(place, store, what, moved, protocol):
             os.unlink(place / "old")
         for number in (2, 3):  # the second process finds the new one in its place
             hand_over(store, daemon, what)
-            daemon.wait_log("results go on into a new one")
+            daemon.wait_log("results go into a new file")
             producer.send(whole(number, SIZE).tobytes())
             daemon.account(came=number + 1, emitted=number + 1)
         assert "anew" not in daemon.log and connections(daemon) == 0
@@ -84,7 +84,7 @@ def test_results_go_on_into_the_old_file_where_there_is_no_new_one_to_be_had(pla
         os.rename(place / "out", place / "old")
         (place / "out").write_bytes(b"of somebody else")
         hand_over(store, daemon, "restart")
-        daemon.wait_log("results go on into the old one")
+        daemon.wait_log("results still go into the old one")
         assert "ends within a result" in daemon.log, daemon.log
         os.unlink(place / "out")
         (place / "out").mkdir()

@@ -47,7 +47,7 @@ def test_results_go_on_into_a_new_file_when_theirs_is_taken_away(place, take):
         with daemon.producer() as producer:
             feed(daemon, producer, 0, 3)
             take(output)
-            daemon.wait_log("results go on into a new one")
+            daemon.wait_log("results go into a new file")
             wait_until(output.exists, lambda: "there is a new file")
             count = feed_until_there(daemon, producer, output, 3)
     require_last(output, count)
@@ -62,7 +62,7 @@ def test_a_reload_is_what_logrotate_asks_for(place, ask):
             output.rename(place / "old")
             ask(daemon)
             wait_until(output.exists, lambda: "there is a new file")
-            daemon.wait_log("results go on into a new one")
+            daemon.wait_log("results go into a new file")
             feed(daemon, producer, 3, 2)
     old, new = (require_whole((place / name).read_bytes(), SIZE) for name in ("old", "out"))
     assert old + new == [0, 1, 2, 3, 4]
@@ -92,7 +92,7 @@ def test_a_file_that_cannot_be_made_anew_is_told_until_it_can(place):
         with daemon.producer() as producer:
             feed(daemon, producer, 0, 2)
             shutil.rmtree(folder)
-            wait_until(lambda: "taken the file away" in daemon.request("GET", "/v1/health")[1], lambda: "health says so")
+            wait_until(lambda: "moved or removed" in daemon.request("GET", "/v1/health")[1], lambda: "health says so")
             feed(daemon, producer, 2, 2)
             folder.mkdir()
             wait_until(output.exists, lambda: "there is a new file")
@@ -320,7 +320,7 @@ def test_where_the_next_segment_cannot_begin_results_go_on_into_the_last(place):
             folder.rename(place / "aside")
             folder.write_text("no folder")
             feed(daemon, producer, 1, 4)
-            wait_until(lambda: "results go on into the segment before" in daemon.request("GET", "/v1/health")[1],
+            wait_until(lambda: "results continue in the previous segment" in daemon.request("GET", "/v1/health")[1],
                        lambda: "health says so")
             folder.unlink()
             (place / "aside").rename(folder)
@@ -366,7 +366,7 @@ def test_a_segment_that_is_removed_makes_room_for_another(place):
             feed(daemon, producer, 0, 2)
             for name in parts(place):
                 (place / name).unlink()
-            daemon.wait_log("results go on into a new one")
+            daemon.wait_log("results go into a new file")
             feed(daemon, producer, 2, 2)
     assert numbers_of(segments(place)) == [2, 3]
 
