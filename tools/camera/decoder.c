@@ -13,8 +13,9 @@ enum { MOST_PIXELS = 4096 * 4096 }; /* the largest cameras have 16 million */
 
 /* Decoders that cameras need. Hundreds of rarer ones in libavcodec are less tested, and a stranger chooses the codec. */
 static bool is_allowed(enum AVCodecID id) {
-  static const enum AVCodecID allowed[] = {AV_CODEC_ID_H264, AV_CODEC_ID_HEVC, AV_CODEC_ID_MJPEG,      AV_CODEC_ID_AV1,
-                                           AV_CODEC_ID_VP8,  AV_CODEC_ID_VP9,  AV_CODEC_ID_MPEG2VIDEO, AV_CODEC_ID_MPEG4};
+  static const enum AVCodecID allowed[] = {AV_CODEC_ID_H264,       AV_CODEC_ID_HEVC,  AV_CODEC_ID_MJPEG,
+                                           AV_CODEC_ID_AV1,        AV_CODEC_ID_VP8,   AV_CODEC_ID_VP9,
+                                           AV_CODEC_ID_MPEG2VIDEO, AV_CODEC_ID_MPEG4, AV_CODEC_ID_RAWVIDEO};
   for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++) {
     if (allowed[i] == id) {
       return true;

@@ -102,6 +102,9 @@ static bool set_status(struct reason *reason, int status, const struct address *
 }
 
 static bool set_ended(struct reason *reason, const struct address *address) {
+  if (address->kind == ADDRESS_V4L2) {
+    return reason_set(reason, REASON_ENDED, "%s was unplugged, or its driver ended the stream", address->name);
+  }
   return address->kind == ADDRESS_FILE ? reason_set(reason, REASON_ENDED, "%s has ended", address->name)
                                        : reason_set(reason, REASON_ENDED, "the camera ended the stream");
 }
@@ -119,8 +122,9 @@ bool reason_set_error(struct reason *reason, int error, int status, bool opening
   case AVERROR(ENOENT):
   case AVERROR(EACCES):
   case AVERROR(EISDIR):
-  case AVERROR(ENODEV):
     return set_path(reason, address, error);
+  case AVERROR(ENODEV):
+    return opening ? set_path(reason, address, error) : set_ended(reason, address);
   case AVERROR(ECONNREFUSED):
     return reason_set(reason, REASON_REFUSED, "%s refused the connection: check the address and the port", address->name);
   case AVERROR(EHOSTUNREACH):

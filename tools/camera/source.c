@@ -1,6 +1,7 @@
 /* A connection to a camera: opening, reading, silence, time stamps. */
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,6 +13,7 @@
 #define OPEN_WAIT    (10 * CLOCK_S) /* for a connection, a description and the first packet */
 #define CLOSE_WAIT   (CLOCK_S / 2)  /* for a farewell */
 #define HLS_WAIT     (30 * CLOCK_S) /* segments of HLS come whole, up to 10 s apart */
+#define PULSE        (100 * CLOCK_MS)
 #define JUMP         (5 * CLOCK_S)  /* by which time stamps and arrivals differ suddenly */
 #define LONGEST_STEP (60 * CLOCK_S) /* between two time stamps, to count as an interval */
 
@@ -73,13 +75,18 @@ static bool fail(const struct source *source, int error, struct reason *reason) 
 
 bool source_open(struct source *source, const struct settings *settings, bool (*pulse)(void *owner), void *owner,
                  struct reason *reason) {
-  *source = (struct source){.settings = settings, .pulse = pulse, .owner = owner, .stream = -1};
+  *source = (struct source){.settings = settings, .pulse = pulse, .owner = owner, .stream = -1, .v4l2 = {.fd = -1}};
   (void)avlog_take_status();
   if (!look_up(&settings->address, reason)) {
     return false;
   }
   source->deadline = clock_now() + OPEN_WAIT;
   source->packet = av_packet_alloc();
+  if (source->packet && settings->address.kind == ADDRESS_V4L2) {
+    source->stream = 0;
+    source->arrival = clock_now();
+    return v4l2_open(&source->v4l2, settings, reason);
+  }
   source->format = avformat_alloc_context();
   if (!source->packet || !source->format) {
     return reason_set(reason, REASON_ENDED, "no memory for a connection");
@@ -111,9 +118,13 @@ static void choose_stream(struct source *source) {
   }
 }
 
-const AVCodecParameters *source_codec(const struct source *source) { return source->format->streams[source->stream]->codecpar; }
+const AVCodecParameters *source_codec(const struct source *source) {
+  return source->format ? source->format->streams[source->stream]->codecpar : source->v4l2.codec;
+}
 
-static bool is_hls(const struct source *source) { return strncmp(source->format->iformat->name, "hls", 3) == 0; }
+static bool is_hls(const struct source *source) {
+  return source->format && strncmp(source->format->iformat->name, "hls", 3) == 0;
+}
 
 int64_t source_interval(const struct source *source) {
   return source->stamped > source->waited ? source->stamped : source->waited;
@@ -175,8 +186,30 @@ static void note_packet(struct source *source) {
   source->packets += (uint64_t)source->packet->size / RTP_PAYLOAD + 1;
 }
 
+static bool read_device(struct source *source, struct reason *reason) {
+  struct pollfd ready = {.fd = source->v4l2.fd, .events = POLLIN};
+  int64_t captured = 0;
+  source->opened = true;
+  av_packet_unref(source->packet);
+  int taken = v4l2_take(&source->v4l2, source->packet, &captured);
+  while (taken == 0 && !interrupt(source)) {
+    (void)poll(&ready, 1, (int)(PULSE / CLOCK_MS));
+    (void)poll(NULL, 0, ready.revents & (POLLERR | POLLHUP) ? (int)(PULSE / CLOCK_MS) : 0);
+    taken = v4l2_take(&source->v4l2, source->packet, &captured);
+  }
+  if (taken <= 0) {
+    return fail(source, taken == 0 ? AVERROR_EXIT : taken, reason);
+  }
+  note_packet(source);
+  source->arrival = captured ? captured : source->arrival;
+  return true;
+}
+
 bool source_read(struct source *source, struct reason *reason) {
   source->deadline = clock_now() + patience(source);
+  if (!source->format) {
+    return read_device(source, reason);
+  }
   for (;;) {
     av_packet_unref(source->packet);
     int error = av_read_frame(source->format, source->packet);
@@ -209,5 +242,6 @@ void source_close(struct source *source) {
   source->closing = true;
   source->deadline = clock_now() + CLOSE_WAIT;
   avformat_close_input(&source->format);
+  v4l2_close(&source->v4l2);
   av_packet_free(&source->packet);
 }

@@ -77,8 +77,8 @@ static void watch(struct trial *trial, struct reason *reason) {
     trial->report.has_wall = source->has_wall;
     trial->report.clock_ahead = source->has_wall ? (double)source->wall_offset / (double)CLOCK_S : 0;
   }
-  if (source->stamped > 0) {
-    trial->report.rate = (double)CLOCK_S / (double)source->stamped;
+  if (source_interval(source) > 0) {
+    trial->report.rate = (double)CLOCK_S / (double)source_interval(source);
   }
   trial->report.bitrate = seconds > 0 ? 8 * (double)source->bytes / seconds : 0;
   if (good || (reason->token == REASON_ENDED && trial->pixels)) {
