@@ -1,11 +1,12 @@
 """framed-camera: what it makes of cameras, good and bad. The test is its daemon."""
 
 import pathlib
+import random
 import re
 
 import pytest
 
-from harness import wait_until
+from harness import Background, wait_until
 from harness.framed_camera import CAMERA, CameraProcess
 from harness.rtsp import Camera, video
 
@@ -38,6 +39,28 @@ def test_frames_of_a_camera(place):
         report = camera.wait_for(state="running")
         assert (report["codec"], report["time"], report["reconnects"]) == ("h264", "arrival", 0) and "token" not in report
     wait_until(lambda: server.ended == 1, "the session at the camera is ended in good order")
+
+
+def test_a_frame_has_the_time_at_which_it_began_to_come(place):
+    with Camera(rate=8) as server, CameraProcess(server.url) as camera:
+        camera.welcome()
+        late = sorted(timestamp / 1e9 - server.began[number] for number, timestamp, _ in (camera.frame() for _ in range(9)))
+        assert -0.01 < late[4] < 0.06, late
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_damaged_files(place, seed):
+    """A thousandth of all bytes is wrong. Whatever comes of it, the program reads to the end."""
+    chance, stream = random.Random(seed), bytearray(video(frames=250, width=320, height=240, container="ts" if seed else "mp4"))
+    for _ in range(len(stream) // 1000):
+        stream[chance.randrange(len(stream))] = chance.randrange(256)
+    path = place / "yard.bin"
+    path.write_bytes(stream)
+    with CameraProcess(f"file:{path}") as camera:
+        camera.welcome()
+        reader = Background(lambda: [camera.frame() for _ in range(10**6)])
+        report = camera.wait_for(state="waiting")
+        assert report["token"] in ("camera.ended", "camera.codec") and not reader.done
 
 
 def test_udp(place):

@@ -65,7 +65,7 @@ static bool fail(const struct source *source, int error, struct reason *reason) 
   reason_set_error(reason, error, avlog_take_status(), !source->opened, &source->settings->address);
   if (source->opened && overdue) {
     int64_t interval = source_interval(source);
-    double seconds = (double)(clock_now() - source->arrival) / (double)CLOCK_S;
+    double seconds = (double)(clock_now() - source->returned) / (double)CLOCK_S;
     return reason_set(reason, REASON_SILENT,
                       "nothing came from the camera for %.1f s, %.1f times the time between its pictures", seconds,
                       interval > 0 ? seconds * (double)CLOCK_S / (double)interval : 0);
@@ -84,7 +84,7 @@ bool source_open(struct source *source, const struct settings *settings, bool (*
   source->packet = av_packet_alloc();
   if (source->packet && settings->address.kind == ADDRESS_V4L2) {
     source->stream = 0;
-    source->arrival = clock_now();
+    source->returned = clock_now();
     return v4l2_open(&source->v4l2, settings, reason);
   }
   source->format = avformat_alloc_context();
@@ -98,8 +98,8 @@ bool source_open(struct source *source, const struct settings *settings, bool (*
   if (error < 0) {
     return fail(source, error, reason);
   }
-  source->arrival = clock_now();
-  source->deadline = source->arrival + OPEN_WAIT;
+  source->returned = clock_now();
+  source->deadline = source->returned + OPEN_WAIT;
   return true;
 }
 
@@ -140,7 +140,7 @@ static int64_t patience(const struct source *source) {
 }
 
 /* Takes the wall-clock time of the packet, which libavformat computes from the sender reports of RTCP. */
-static void take_wall(struct source *source) {
+static void take_wall(struct source *source, int64_t now) {
   source->has_wall = false;
   for (int i = 0; i < source->packet->side_data_elems; i++) {
     const AVPacketSideData *data = &source->packet->side_data[i];
@@ -148,7 +148,7 @@ static void take_wall(struct source *source) {
       AVProducerReferenceTime time;
       memcpy(&time, data->data, sizeof time);
       source->has_wall = true;
-      source->wall_offset = time.wallclock * 1000 - clock_wall();
+      source->wall_offset = time.wallclock * 1000 - (clock_wall() - (now - source->arrival));
     }
   }
 }
@@ -161,7 +161,7 @@ static void take_stamp(struct source *source, int64_t now) {
     return;
   }
   int64_t at = av_rescale_q(stamp, source->format->streams[source->stream]->time_base, ns);
-  int64_t step = at - source->last_pts, waited = now - source->arrival;
+  int64_t step = at - source->last_pts, waited = now - source->returned;
   bool is_live = source->settings->address.kind != ADDRESS_FILE && !is_hls(source);
   if (source->has_pts && is_live && (step < -JUMP || step - waited > JUMP)) {
     source->jumped = now;
@@ -173,15 +173,27 @@ static void take_stamp(struct source *source, int64_t now) {
   source->has_pts = true;
 }
 
+/*
+ * RTP and MPEG-TS do not say where a picture ends, so that libavformat returns one when the next one begins. The return before
+ * was the time at which this one began.
+ */
+static bool comes_late(const struct source *source) {
+  const char *name = source->format ? source->format->iformat->name : "";
+  enum AVCodecID codec = source_codec(source)->codec_id;
+  return source->count > 0 && (strcmp(name, "rtsp") == 0 || strcmp(name, "mpegts") == 0) &&
+         (codec == AV_CODEC_ID_H264 || codec == AV_CODEC_ID_HEVC);
+}
+
 static void note_packet(struct source *source) {
   int64_t now = clock_now();
-  take_wall(source);
+  source->arrival = comes_late(source) ? source->returned : now;
+  take_wall(source, now);
   take_stamp(source, now);
   if (source->count > 0) {
-    source->waited = average(source->waited, now - source->arrival);
+    source->waited = average(source->waited, now - source->returned);
   }
   source->count += source->count < SILENT_FRAMES;
-  source->arrival = now;
+  source->returned = now;
   source->bytes += (uint64_t)source->packet->size;
   source->packets += (uint64_t)source->packet->size / RTP_PAYLOAD + 1;
 }

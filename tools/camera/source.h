@@ -26,7 +26,8 @@ struct source {
   int64_t deadline;        /* CLOCK_MONOTONIC */
   bool opened, closing;
 
-  int64_t arrival;  /* of the last packet, CLOCK_MONOTONIC */
+  int64_t arrival;  /* of the first bytes of the last packet, CLOCK_MONOTONIC */
+  int64_t returned; /* when libavformat returned it */
   int64_t stamped;  /* ns between packets by their time stamps, averaged; 0: not known */
   int64_t waited;   /* the same by their arrivals */
   unsigned count;   /* packets of the video, up to a few */

@@ -73,6 +73,7 @@ class Camera:
         self.rate, self.answers, self.login, self.scheme, self.codec = rate, answers or {}, login, scheme, codec
         self.silent, self.cut, self.lost, self.damage, self.clock, self.begin, self.jump = silent, cut, lost, damage, clock, begin, jump
         self.sessions = self.ended = 0
+        self.began = []  # when each picture's first packet was sent
         self.over = threading.Event()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -199,6 +200,7 @@ class Session:
                     return
                 if camera.jump and count == camera.jump[0]:
                     jumped = int(camera.jump[1] * 90000)
+                camera.began.append(time.monotonic())
                 stamp = int(count * 90000 / camera.rate) + jumped
                 if camera.clock is not None and count % camera.rate == 0:
                     self.send_report(stamp)
