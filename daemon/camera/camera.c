@@ -96,11 +96,15 @@ static void log_change(struct camera *camera) {
     return;
   }
   snprintf(camera->logged, sizeof camera->logged, "%s", now);
+  char rate[32] = ""; /* not measured yet at the first picture */
+  if (view->rate > 0) {
+    snprintf(rate, sizeof rate, ", %.3g a second", view->rate);
+  }
   if (view->token[0]) {
     log_event(LOG_CAMERA_TROUBLE, name, "%s (%s)", view->text, view->token);
   } else {
-    log_event(LOG_CAMERA, name, "pictures come from the camera: %s %ux%u, %.3g a second, decoder %s",
-              view->codec[0] ? view->codec : "unknown codec", view->width, view->height, view->rate,
+    log_event(LOG_CAMERA, name, "pictures come from the camera: %s %ux%u%s, decoder %s",
+              view->codec[0] ? view->codec : "unknown codec", view->width, view->height, rate,
               view->decoder[0] ? view->decoder : "unknown");
   }
 }

@@ -50,7 +50,7 @@ def test_a_frame_has_the_time_at_which_it_began_to_come(place):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_damaged_files(place, seed):
-    """A thousandth of all bytes is wrong. Whatever comes of it, the program reads to the end."""
+    """A thousandth of all bytes is wrong. The program reads to the end of the file."""
     chance, stream = random.Random(seed), bytearray(video(frames=250, width=320, height=240, container="ts" if seed else "mp4"))
     for _ in range(len(stream) // 1000):
         stream[chance.randrange(len(stream))] = chance.randrange(256)
