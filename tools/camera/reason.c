@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include <libavutil/common.h> /* error.h of 4.4 needs it */
 #include <libavutil/error.h>
 
 #include "tools/camera/reason.h"

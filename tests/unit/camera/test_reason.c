@@ -3,6 +3,7 @@
 #include <netdb.h>
 #include <string.h>
 
+#include <libavutil/common.h> /* error.h of 4.4 needs it */
 #include <libavutil/error.h>
 
 #include "tests/unit/runner.h"
