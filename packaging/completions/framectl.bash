@@ -34,7 +34,7 @@ _framectl() {
     models) words="install remove --cuda"; if [[ $word != -* && ${COMP_WORDS[*]} == *install* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     trace) words="-o --output --seconds" ;;
     try) words="-i --input -o --output --format --cpu" ;;
-    camera) words="try --json -o --output --credentials --terminal" ;;
+    camera) words="try find --json -o --output --credentials --terminal --seconds" ;;
     replay) words="--against --config"; if [[ $word != -* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     repair) if [[ $word != -* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     stages)

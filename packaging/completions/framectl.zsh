@@ -26,7 +26,7 @@ _framectl() {
       push\:"send standard input to a pipeline" pull\:"write results to standard output"
       trace\:"record when each frame was where" plan\:"say what slots would win" doctor\:"say what could be better"
       models\:"list, install or remove ONNX Runtime" stages\:"list stages and what one takes"
-      try\:"put one frame through stages" camera\:"what a network camera sends" record\:"record around this moment" replay\:"compare what two configurations make of a recording" repair\:"finish segments that a kill left" help\:"say what a command does"))' \
+      try\:"put one frame through stages" camera\:"find cameras, or say what one sends" record\:"record around this moment" replay\:"compare what two configurations make of a recording" repair\:"finish segments that a kill left" help\:"say what a command does"))' \
     '*::argument:->argument'
   [[ $state == argument ]] || return
   socket=${opt_args[-s]:-${opt_args[--socket]}}
@@ -46,7 +46,7 @@ _framectl() {
       ;;
     camera)
       _arguments $always $json '(-o --output)'{-o,--output}'[file for the first picture]:file:_files' \
-        '--credentials[file with USER\:PASSWORD]:file:_files' '--terminal[show the first picture here]' '1:action:(try)' '2:URL:'
+        '--credentials[file with USER\:PASSWORD]:file:_files' '--terminal[show the first picture here]' '--seconds[how long to wait for answers]:number' '1:action:(try find)' '2:URL or address:'
       ;;
     replay) _arguments $always '--against[the new configuration]:file:_files' '--config[the one before]:file:_files' '1:recording:_files' ;;
     repair) _arguments $always '1:segment or folder:_files' ;;

@@ -1,12 +1,14 @@
 """framectl camera try: what a camera sends, as text, JSON, picture and configuration."""
 
 import json
+import os
+import socket
 import subprocess
 
 import pytest
 import yaml
 
-from harness import FRAMECTL, environment, limit
+from harness import FRAMECTL, Background, environment, limit
 from harness.framed_camera import CAMERA
 from harness.rtsp import Camera, video
 
@@ -60,3 +62,40 @@ def test_without_framed_camera(place):
     tried = subprocess.run([FRAMECTL, "camera", "try", "rtsp://x"], env={**environment(), "FRAMED_CAMERA": "/no/such"},
                            capture_output=True, text=True, timeout=limit(30), check=False)
     assert tried.returncode == 70 and "framed-camera" in tried.stderr
+
+
+ANSWER = """<?xml version="1.0"?><SOAP-ENV:Envelope><SOAP-ENV:Body><d:ProbeMatches><d:ProbeMatch><wsa:EndpointReference>
+<wsa:Address>urn:uuid:%d</wsa:Address></wsa:EndpointReference><d:Types>dn:NetworkVideoTransmitter</d:Types>
+<d:Scopes>onvif://www.onvif.org/type/video onvif://www.onvif.org/name/Yard%%20West%%1b[31m onvif://www.onvif.org/hardware/X-%d</d:Scopes>
+<d:XAddrs>http://127.0.0.1/onvif/device_service http://[fe80::1]/onvif</d:XAddrs></d:ProbeMatch></d:ProbeMatches></SOAP-ENV:Body>"""
+
+
+def answer_probe(listener):
+    probe, sender = listener.recvfrom(65536)
+    assert b"NetworkVideoTransmitter" in probe and b"discovery/Probe" in probe
+    for answer in (ANSWER % (1, 1), "garbage", "<ProbeMatch><XAddrs", ANSWER % (2, 2), ANSWER % (1, 1)):
+        listener.sendto(answer.encode(), sender)
+
+
+def test_find(place):
+    """Each camera once; a name cannot change the terminal's colour."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        address = f"127.1.{os.getpid() >> 8 & 255}.{os.getpid() & 254 | 1}"  # tests run side by side
+        listener.bind((address, 3702))
+        for json_wanted in (False, True):
+            answering = Background(answer_probe, listener)
+            found = subprocess.run([FRAMECTL, "camera", "find", address, "--seconds", "0.3", *["--json"] * json_wanted],
+                                   capture_output=True, text=True, timeout=limit(20), check=True, env=environment())
+            answering.join()
+            if json_wanted:
+                assert [camera["hardware"] for camera in json.loads(found.stdout)] == ["X-1", "X-2"]
+            else:
+                rows = found.stdout.splitlines()
+                assert rows[1].split() == [address, "Yard", "West\\x1b[31m", "X-1", "http://127.0.0.1/onvif/device_service"]
+                assert rows[2].split()[3] == "X-2" and f"framectl camera try rtsp://{address}/PATH" in found.stdout
+
+
+def test_find_without_cameras(place):
+    found = subprocess.run([FRAMECTL, "camera", "find", "127.0.0.2", "--seconds", "0.1"], capture_output=True, text=True,
+                           timeout=limit(20), check=False, env=environment())
+    assert (found.returncode, found.stdout) == (1, "") and "no camera answered" in found.stderr

@@ -138,13 +138,17 @@ const struct command commands[] = {
      "  --format FORMAT     of a raw frame: 'nv12 640x480' or 'float32[3,480,640]'\n"
      "  --cpu               use the CPU backend",
      command_try},
-    {"camera", "try URL...", TAKES(OPTION_JSON) | TAKES(OPTION_OUTPUT) | TAKES(OPTION_CREDENTIALS) | TAKES(OPTION_TERMINAL),
-     "say what a network camera sends, and how to configure it",
-     "Connects to URL (rtsp, rtsps, http, https, srt, file), watches for two seconds, says codec, size, rate and bitrate, and\n"
-     "prints the pipeline for it. Where the camera gives no picture, one sentence says why. It asks no daemon.\n"
-     "  --credentials FILE  with the user name and the password, one line USER:PASSWORD\n"
-     "  -o, --output FILE   the first picture, as PNG or PPM by the ending\n"
-     "  --terminal          the first picture on this terminal, in colours",
+    {"camera", "ACTION...",
+     TAKES(OPTION_JSON) | TAKES(OPTION_OUTPUT) | TAKES(OPTION_CREDENTIALS) | TAKES(OPTION_TERMINAL) | TAKES(OPTION_SECONDS),
+     "find network cameras, or say what one sends",
+     "It asks no daemon.\n"
+     "  try URL             connect to URL (rtsp, rtsps, http, https, srt, v4l2, file), watch for two seconds, say codec,\n"
+     "                      size, rate and bitrate, and print the pipeline for it. Without a picture, one sentence says why.\n"
+     "  find [ADDRESS]      list the cameras of the local networks, or at ADDRESS, that answer to ONVIF's WS-Discovery\n"
+     "  --credentials FILE  try: with the user name and the password, one line USER:PASSWORD\n"
+     "  -o, --output FILE   try: the first picture, as PNG or PPM by the ending\n"
+     "  --terminal          try: the first picture on this terminal, in colours\n"
+     "  --seconds N         find: how long to wait for answers (default: 3)",
      command_camera},
     {"replay", "RECORDING", TAKES(OPTION_CONFIG) | TAKES(OPTION_AGAINST),
      "compare the results of two configurations on recorded frames",

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/framectl/camera/find.h"
 #include "tools/framectl/camera/run.h"
 #include "tools/framectl/command.h"
 #include "tools/framectl/common/text.h"
@@ -134,24 +135,33 @@ static bool show(const struct invocation *invocation, const char *url, bool with
   return true;
 }
 
-bool command_camera(const struct invocation *invocation, struct problem *problem) {
+static bool try_camera(const struct invocation *invocation, const char *given, struct problem *problem) {
   char line[CREDENTIALS] = "";
   const char *from = invocation->credentials;
-  if (invocation->operand_count != 2 || strcmp(invocation->operand, "try") != 0) {
-    return problem_set(problem, EXIT_STATUS_USAGE, "write for example: framectl camera try rtsp://10.0.0.17/main",
-                       "'camera' needs 'try' and a URL");
-  }
   if (from && !read_credentials(from, line, problem)) {
     return false;
   }
   bool had_user;
-  char *url = without_user(invocation->operands[1], &had_user);
+  char *url = without_user(given, &had_user);
   struct picture picture = {.pixels = NULL};
-  json_t *answer = url ? camera_look(invocation->operands[1], from ? line : NULL, &picture, problem) : NULL;
+  json_t *answer = url ? camera_look(given, from ? line : NULL, &picture, problem) : NULL;
   explicit_bzero(line, sizeof line);
   bool good = answer && show(invocation, url, had_user || from, answer, &picture, problem);
   json_decref(answer);
   free(picture.pixels);
   free(url);
   return good;
+}
+
+bool command_camera(const struct invocation *invocation, struct problem *problem) {
+  unsigned count = invocation->operand_count;
+  bool finds = strcmp(invocation->operand, "find") == 0;
+  if (finds && count <= 2) {
+    return find_cameras(invocation, count == 2 ? invocation->operands[1] : NULL, problem);
+  }
+  if (count == 2 && strcmp(invocation->operand, "try") == 0) {
+    return try_camera(invocation, invocation->operands[1], problem);
+  }
+  return problem_set(problem, EXIT_STATUS_USAGE, "write for example: framectl camera try rtsp://10.0.0.17/main",
+                     "'camera' needs 'try' and a URL, or 'find'");
 }
