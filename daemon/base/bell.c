@@ -83,19 +83,15 @@ void bell_forget(struct bell *bell, const struct runner *runner) {
   }
 }
 
-static bool any(const struct bell *bell) {
-  const unsigned most = atomic_load_explicit(&bell->most, memory_order_acquire);
+bool bell_may_sleep(struct bell *bell) {
   uint64_t bits = 0;
+  atomic_store(&bell->page->sleeping, 1);
+  atomic_thread_fence(memory_order_seq_cst);
+  const unsigned most = atomic_load_explicit(&bell->most, memory_order_acquire);
   for (unsigned word = 0; word * 64 < most; word++) {
     bits |= atomic_load_explicit(&bell->page->bits[word], memory_order_acquire);
   }
-  return bits != 0;
-}
-
-bool bell_may_sleep(struct bell *bell) {
-  atomic_store(&bell->page->sleeping, 1);
-  atomic_thread_fence(memory_order_seq_cst);
-  return !any(bell);
+  return bits == 0;
 }
 
 void bell_poll(struct bell *bell, void (*ring)(struct runner *runner)) {

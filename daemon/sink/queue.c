@@ -111,19 +111,13 @@ static void set_aside(struct sink *sink) {
   sink->first++;
 }
 
-/* The oldest result that a reader needs. A reader that sends a rest needs none; a file needs all open ones. */
-static uint64_t first_needed(const struct sink *sink) {
-  uint64_t needed = sink->tail;
+void sink_release(struct sink *sink, int64_t now) {
+  uint64_t needed = sink->tail; /* the oldest result that a reader needs; one that sends a rest needs none */
   for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (!reader_has_rest(reader) && reader->at < needed) {
       needed = reader->at;
     }
   }
-  return needed;
-}
-
-void sink_release(struct sink *sink, int64_t now) {
-  uint64_t needed = first_needed(sink);
   while (sink->first < needed) {
     struct result *result = sink_result(sink, sink->first);
     bool is_leased = leases_has(sink, result);

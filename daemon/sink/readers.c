@@ -120,14 +120,6 @@ static void advance(struct sink *sink, struct reader *reader, size_t written, in
   }
 }
 
-static ssize_t write_some(const struct reader *reader, struct iovec *vector, int count) {
-  if (!reader->is_socket) {
-    return writev(reader->fd, vector, count);
-  }
-  struct msghdr message = {.msg_iov = vector, .msg_iovlen = (size_t)count};
-  return sendmsg(reader->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
 /* True if there is something to send: the end of the header, a rest, or a result. */
 static bool has_output(const struct sink *sink, const struct reader *reader) {
   bool in_header = reader->header_at > 0 && reader->header_at < reader->header_bytes;
@@ -142,8 +134,10 @@ static bool write_once(struct sink *sink, struct reader *reader) {
     return false; /* a turn follows when another reader returns its buffer */
   }
   int count = vector_for(sink, reader, vector);
+  const struct msghdr message = {.msg_iov = vector, .msg_iovlen = (size_t)count};
   mark_set(&reader->mark);
-  ssize_t written = write_some(reader, vector, count);
+  ssize_t written =
+      reader->is_socket ? sendmsg(reader->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) : writev(reader->fd, vector, count);
   if (written >= 0) {
     int64_t now = clock_now();
     advance(sink, reader, (size_t)written, now);
