@@ -58,8 +58,8 @@ struct log_limit {
  * one that was. Without memory for a count the line is allowed. */
 bool log_limit_admit(struct log_limit *limit, unsigned kind, const char *pipeline, int64_t now, uint64_t *left_out);
 
-/* Calls `tell` for each count of lines left out that is not reported yet, and frees counts whose window is over. */
+/* Calls `report` for each count of lines left out that is not reported yet, and frees counts whose window is over. */
 typedef void log_limit_report(void *context, unsigned kind, const char *pipeline, uint64_t left_out);
-void log_limit_settle(struct log_limit *limit, int64_t now, log_limit_report *tell, void *context);
+void log_limit_settle(struct log_limit *limit, int64_t now, log_limit_report *report, void *context);
 
 #endif

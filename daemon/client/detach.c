@@ -11,7 +11,7 @@ enum { DEPARTURE_TEXT = 320 };
 /* Log text for each reason, followed by the text of the event if it has one. */
 static const struct {
   enum log_kind kind;
-  bool tell; /* the producer may not know the reason */
+  bool send_reason; /* the producer may not know the reason */
   const char *text;
 } reasons[] = {
     [DETACH_END] = {LOG_DISCONNECTED, false, "left"},
@@ -81,8 +81,8 @@ void detach_notify(const struct config_pipeline *pipeline, const struct session_
                    bool shared) {
   bool no_results = pipeline->sink.endpoint != CONFIG_REPLY || shared;
   bool takes_text = pipeline->source.endpoint != CONFIG_FILE && (client->native || no_results);
-  bool tell = event->reason == DETACH_STOPPED ? client->native && no_results : reasons[event->reason].tell;
-  if (takes_text && tell) {
+  bool send_reason = event->reason == DETACH_STOPPED ? client->native && no_results : reasons[event->reason].send_reason;
+  if (takes_text && send_reason) {
     client_send_error(client, code_of(event->reason), "%s", event->text[0] ? event->text : reasons[event->reason].text);
   }
 }

@@ -21,7 +21,7 @@ struct listener {
 
 /* -- listener_path.c ---------------------------------------------------------------------------------------------------- */
 
-/* A listener without a socket. NULL without memory. */
+/* Makes a listener that has no socket yet. Returns NULL if there is no memory. */
 struct listener *listener_make(const char *path, struct failure *failure);
 bool listener_make_socket(struct listener *listener, int domain, struct failure *failure);
 bool listener_listen(struct listener *listener, struct failure *failure);

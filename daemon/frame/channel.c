@@ -27,18 +27,18 @@ bool channel_has_completion(const struct channel *channel, unsigned slot) {
 
 /* A slot of the client's is FREE. A completed slot is FREE or holds a result, and has exactly one completion. */
 static bool channel_is_sound(const struct channel *channel, const struct flow *flow, bool replies) {
-  unsigned told = 0, submitted = 0;
+  unsigned completed = 0, submitted = 0;
   for (unsigned i = 0; i < flow->ring.count; i++) {
     enum slot_state state = flow->ring.slots[i].state;
     enum channel_owner owner = channel->owners[i];
-    told += owner == CHANNEL_COMPLETED;
+    completed += owner == CHANNEL_COMPLETED;
     submitted += owner == CHANNEL_DAEMON;
     if ((owner == CHANNEL_COMPLETED) != channel_has_completion(channel, i) || (owner == CHANNEL_CLIENT && state != SLOT_FREE) ||
         (owner == CHANNEL_COMPLETED && state != SLOT_FREE && (state != SLOT_EMITTING || !replies))) {
       return false;
     }
   }
-  return channel->completed - channel->taken == told && channel_outstanding(channel) == submitted;
+  return channel->completed - channel->taken == completed && channel_outstanding(channel) == submitted;
 }
 
 bool channel_adopt(struct channel *channel, const struct channel *left, const struct flow *flow, bool replies) {

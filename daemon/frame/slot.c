@@ -150,10 +150,10 @@ static bool slot_adopt(struct slot *slot, const struct slot *left) {
   if (!frame_is_sound(&left->frame)) {
     return false;
   }
-  bool told = left->state != SLOT_EMITTING && !left->frame.open;
+  bool settled = left->state != SLOT_EMITTING && !left->frame.open;
   slot->frame = left->frame;
   slot->awaits_fate = left->awaits_fate;
-  slot->state = told ? SLOT_FREE : left->state == SLOT_RUNNING ? SLOT_READY : left->state;
+  slot->state = settled ? SLOT_FREE : left->state == SLOT_RUNNING ? SLOT_READY : left->state;
   slot->frame.suspect = slot->frame.suspect && slot->state == SLOT_READY;
   return true;
 }

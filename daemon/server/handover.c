@@ -240,7 +240,7 @@ static uint64_t count_clients(const struct server *server) {
 void server_beat(const struct server *server) { fd_store_beat(clock_now(), count_clients(server)); }
 
 void server_note_files(struct server *server) {
-  fd_store_note(make_state(server, false), IMAGE_TELLS);
+  fd_store_note(make_state(server, false), IMAGE_IS_REPORT);
   server_beat(server);
   fd_store_try_again();
 }

@@ -136,8 +136,8 @@ static bool emit(struct session *session, int64_t now) {
       lane_schedule(&session->sink->runner);
     }
   }
-  bool told = session->shares && emit_completions(session, now);
-  return results > 0 || told;
+  bool completed = session->shares && emit_completions(session, now);
+  return results > 0 || completed;
 }
 
 /* Runs the last step first, so that the preceding step can use the slots that a step frees. */

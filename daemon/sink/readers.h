@@ -28,7 +28,7 @@ void readers_stop(struct sink *sink);
 void readers_detach(struct sink *sink); /* all readers */
 /* Unlinks the reader and closes its handle. Its remaining results no longer wait. */
 void reader_depart(struct sink *sink, struct reader *reader, const char *why);
-/* Returns a reader whose handle is closed, or was never opened. */
+/* Ends a reader whose handle is closed, or was never opened: reports it to the control loop, or with `reply` frees it. */
 void reader_finish_departure(struct sink *sink, struct reader *reader);
 /* Polls for the reader's end, and with `wants_room` for room in its socket. */
 void reader_watch(struct reader *reader, bool wants_room);

@@ -53,8 +53,8 @@ void fd_store_note(struct state *state, enum image_use use) {
   if (!front) {
     return;
   }
-  if (use == IMAGE_TELLS) {
-    front->use = IMAGE_TELLS;
+  if (use == IMAGE_IS_REPORT) {
+    front->use = IMAGE_IS_REPORT;
   }
   front->state = state;
   front->use = (unsigned char)use;
@@ -67,11 +67,11 @@ void fd_store_note(struct state *state, enum image_use use) {
 static bool keep_state(struct state *state, enum image_use use) {
   bool fits = state && image_fd() >= 0 && fd_table_needed() <= room_of_descriptors();
   if (!fits) {
-    fd_store_note(state, IMAGE_TELLS); /* before descriptors that it mentions are removed */
+    fd_store_note(state, IMAGE_IS_REPORT); /* before descriptors that it mentions are removed */
   }
   bool all = fd_table_keep(!fits, room_of_descriptors()) && (keep_image() || image_fd() < 0);
   if (fits) {
-    fd_store_note(state, all ? use : IMAGE_TELLS);
+    fd_store_note(state, all ? use : IMAGE_IS_REPORT);
   }
   own.unsent = !fd_table_forget(false) || !all;
   return fits && all;
@@ -114,7 +114,7 @@ void fd_store_withdraw(void) {
   struct image_front *front = image_front();
   fd_store_release();
   if (front) {
-    front->use = IMAGE_TELLS;
+    front->use = IMAGE_IS_REPORT;
   }
   fd_table_forget(true);
   own.image = own.image && !systemd_forget(IMAGE, image_born());
@@ -134,7 +134,7 @@ void fd_store_end(void) {
 
 /* A heartbeat with an impossible time counts as now, because nobody knows the real time. */
 enum receipt fd_store_open_image(int fd, bool by_manager, struct failure *failure) {
-  bool is_own = image_open_left(fd), tells = false;
+  bool is_own = image_open_left(fd), is_report = false;
   const struct image_front *front = image_left_front();
   state_receive(by_manager);
   if (front) {
@@ -142,12 +142,12 @@ enum receipt fd_store_open_image(int fd, bool by_manager, struct failure *failur
     last.heartbeat = front->heartbeat;
     last.heartbeat.last = last.heartbeat.last < 0 || last.heartbeat.last > now ? now : last.heartbeat.last;
     last.use = front->use;
-    tells = front->use == IMAGE_TELLS;
-    last.was_killed = last.heartbeat.last > 0 && (tells || state_left()->live);
+    is_report = front->use == IMAGE_IS_REPORT;
+    last.was_killed = last.heartbeat.last > 0 && (is_report || state_left()->live);
   }
   last.image = last.image > 0 ? last.image : image_left_born();
-  if (tells || (is_own && state_left()->state)) {
-    return tells ? RECEIPT_NONE : RECEIPT_WHOLE;
+  if (is_report || (is_own && state_left()->state)) {
+    return is_report ? RECEIPT_NONE : RECEIPT_WHOLE;
   }
   failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
               "it is none of framed, of another version, or not whole, or its process failed by itself");
@@ -191,7 +191,7 @@ enum receipt fd_store_receive(struct failure *failure) {
 void fd_store_release(void) {
   struct image_front *front = image_left_front();
   if (front) {
-    front->use = IMAGE_TELLS;
+    front->use = IMAGE_IS_REPORT;
   }
 }
 

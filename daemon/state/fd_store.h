@@ -19,11 +19,11 @@ bool fd_store_keep(struct state *state, struct failure *failure);
 /* For a possible kill: replaces the state by this one (NULL: no memory) and stores all wanted descriptors. If there is not
  * enough room for all, stores only the listening sockets. */
 void fd_store_keep_state(struct state *state);
-/* Replaces the state. With IMAGE_TELLS it only reports what this process does; otherwise the next process can take over. */
+/* Replaces the state. With IMAGE_IS_REPORT it only reports what this process does; otherwise the next process can take over. */
 void fd_store_note(struct state *state, enum image_use use);
 /* Tries again what could not be stored. */
 void fd_store_try_again(void);
-/* Heartbeat: this process runs, with so many clients. */
+/* Stores a heartbeat in the image: the time and the number of clients. */
 void fd_store_beat(int64_t now, uint64_t clients);
 /* Removes all stored descriptors, also those that were received. */
 void fd_store_withdraw(void);

@@ -69,9 +69,9 @@ struct image_heartbeat {
 
 /* How the next process may use the state. */
 enum image_use {
-  IMAGE_TELLS,   /* as a report only: taking over is not possible */
-  IMAGE_IS_LIVE, /* taking over after a kill is possible */
-  IMAGE_IS_LEFT  /* written when all lanes were parked; its process has ended */
+  IMAGE_IS_REPORT, /* as a report only: taking over is not possible */
+  IMAGE_IS_LIVE,   /* taking over after a kill is possible */
+  IMAGE_IS_LEFT    /* written when all lanes were parked; its process has ended */
 };
 
 struct image_front {

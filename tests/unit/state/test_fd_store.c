@@ -34,7 +34,7 @@ START_TEST(files_that_were_written_are_known) {
   static const struct {
     enum image_use use;
     enum receipt receipt;
-  } cases[] = {{IMAGE_TELLS, RECEIPT_NONE}, {IMAGE_IS_LIVE, RECEIPT_WHOLE}};
+  } cases[] = {{IMAGE_IS_REPORT, RECEIPT_NONE}, {IMAGE_IS_LIVE, RECEIPT_WHOLE}};
   uint64_t bytes = 9;
   ck_assert_int_eq(note(state_of(named, unsized), cases[_i].use, true), cases[_i].receipt);
   ck_assert(fd_store_was_killed() && fd_store_last_heartbeat().clients == 3);
@@ -48,7 +48,7 @@ END_TEST
 
 START_TEST(without_a_state_it_may_be_any_file) {
   uint64_t bytes = 9;
-  ck_assert_int_eq(note(NULL, IMAGE_TELLS, true), RECEIPT_NONE);
+  ck_assert_int_eq(note(NULL, IMAGE_IS_REPORT, true), RECEIPT_NONE);
   ck_assert(fd_store_was_writing(named, &bytes) && bytes == 0);
   fd_store_forget_last();
 }
