@@ -24,7 +24,7 @@ struct gpu_backend {
   const char *name;
   void (*close)(struct gpu_device *device);
   bool (*memory)(const struct gpu_device *device, size_t *available, size_t *total);
-  bool (*anchor)(struct gpu_device *device, struct gpu_error *error);
+  enum gpu_progress (*anchor)(struct gpu_device *device, struct gpu_error *error);
   bool (*pin)(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error);
   void (*unpin)(struct gpu_device *device, void *base, size_t bytes);
   struct gpu_program *(*program_new)(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,

@@ -36,8 +36,8 @@ bool gpu_memory(const struct gpu_device *device, size_t *available, size_t *tota
   return !gpu_device_is_dead(device, NULL) && device->backend->memory(device, available, total);
 }
 
-bool gpu_anchor(struct gpu_device *device, struct gpu_error *error) {
-  return !gpu_device_is_dead(device, error) && device->backend->anchor(device, error);
+enum gpu_progress gpu_anchor(struct gpu_device *device, struct gpu_error *error) {
+  return gpu_device_is_dead(device, error) ? GPU_DEAD : device->backend->anchor(device, error);
 }
 
 bool gpu_pin(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error) {

@@ -37,6 +37,8 @@ enum gpu_backend_choice { GPU_BACKEND_AUTO, GPU_BACKEND_CUDA, GPU_BACKEND_CPU };
 
 struct gpu_device;
 
+enum gpu_progress { GPU_PENDING, GPU_DONE, GPU_DEAD };
+
 /* Whether devices and models are opened for a service that stands still meanwhile: then nothing is searched for or weighed that
  * may be left as it is. Any thread. */
 void gpu_hurry(bool hurries);
@@ -102,9 +104,9 @@ unsigned gpu_kernels_at_once(const struct gpu_device *device);
 /* Free and total memory of the device in bytes; of the host for the CPU backend. */
 bool gpu_memory(const struct gpu_device *device, size_t *available, size_t *total);
 
-/* Relates the device's clock to CLOCK_MONOTONIC anew. Call every few seconds from one thread that may wait some
- * microseconds (2 ms at most, on a device too busy for it); false if the device is dead. */
-bool gpu_anchor(struct gpu_device *device, struct gpu_error *error);
+/* Has the device answer, and relates its clock to CLOCK_MONOTONIC. Call it every few seconds from one thread, which may wait
+ * for some microseconds. PENDING: no answer came for 2 ms, since the device is busy or hangs. DEAD: it failed. */
+enum gpu_progress gpu_anchor(struct gpu_device *device, struct gpu_error *error);
 
 /* Registers memory with the device, so that copies run at the link's rate. Nothing to do for the CPU. */
 bool gpu_pin(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error);
@@ -274,8 +276,6 @@ struct gpu_frame {
 
 /* [lane] Enqueues copy in, stages, copy out and completion on the slot's stream. False: the device is dead. */
 bool gpu_submit(struct gpu_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error);
-
-enum gpu_progress { GPU_PENDING, GPU_DONE, GPU_DEAD };
 
 /* [lane] Once the slot's frame is DONE and before its next submit: why a stage could not compute it, which is nobody's fault
  * but the frame's, and whose result is none; NULL: it was computed. */

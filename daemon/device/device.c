@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/device/private.h"
+#include "daemon/measure/clock.h"
 
 static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -275,6 +276,17 @@ void device_usage(const struct device *device, struct gpu_usage *usage) {
     usage->pinned += arena->bytes;
   }
   pthread_mutex_unlock(&own->lock);
+}
+
+struct device_canary device_canary(struct device *device, int64_t period) {
+  struct process *process = device_hold(device);
+  struct worker_counts *counts = process_counts(process);
+  atomic_store(&counts->canary_period, period);
+  struct device_canary canary = {.answered = atomic_load(&counts->answered), .took = atomic_load(&counts->answer_took)};
+  process_release(process);
+  const bool is_sound =
+      canary.answered > 0 && canary.answered <= clock_now() && canary.took >= 0 && canary.took < canary.answered;
+  return is_sound ? canary : (struct device_canary){0};
 }
 
 /* Asked for every now and then, it is read again and again. */

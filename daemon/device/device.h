@@ -57,6 +57,13 @@ void device_calibration(const struct device *device, struct gpu_calibration *cal
 bool device_memory(const struct device *device, size_t *available, size_t *total);
 void device_usage(const struct device *device, struct gpu_usage *usage);
 
+/* Has the worker ask the device every `period` ns whether it answers, and says when it last did (CLOCK_MONOTONIC ns; 0: not
+ * yet) and how long that took. Never blocks. */
+struct device_canary {
+  int64_t answered, took;
+};
+struct device_canary device_canary(struct device *device, int64_t period);
+
 /* NVML_FIGURES of it, not older than some seconds; NULL: nothing is known, or not yet. [control loop] */
 const double *device_figures(struct device *device);
 /* Adds to a text what the driver knows to be wrong with the device at that address, if it knows anything. May block. */

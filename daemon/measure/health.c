@@ -85,8 +85,8 @@ static void judge_canary(const struct health_moment *moment, const struct health
   if (unproven > moment->period + moment->limit) {
     health_condemn(
         item, unproven,
-        "nothing has come back from it for %.3g s: no frame is there, and the canary that is sent every %.3g s has not come "
-        "back within %.3g s",
+        "nothing has come back from it for %.3g s: no frame is there, and the canary of every %.3g s has not come back within "
+        "%.3g s",
         seconds(unproven), seconds(moment->period), seconds(moment->limit));
   }
 }
@@ -97,9 +97,9 @@ void health_of_device(const struct health_moment *moment, const struct health_de
   char name[HEALTH_NAME];
   snprintf(name, sizeof name, "%u", device->number);
   health_begin(item, HEALTH_DEVICE, name);
-  if (device->fault) {
-    health_condemn(item, moment->now - health_later(device->completed, device->probed), "it failed: %s", device->fault);
-  } else if (work->frames == 0) {
+  item->canary_s = device->canary_s;
+  item->canary_age_s = device->canary_age_s;
+  if (work->frames == 0) {
     judge_canary(moment, device, item);
   } else if (stillness(moment, device, work) > limit) {
     health_condemn(item, stillness(moment, device, work),

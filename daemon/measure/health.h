@@ -2,10 +2,10 @@
  * Two verdicts. The daemon is live while its lanes and devices move; `/v1/live` and systemd's watchdog use this. It is healthy
  * if, in addition, every pipeline works; `/v1/health` and the metrics use this.
  *
- * A device is healthy if frames, or else its canary, come back within the limit. The limit is half of `gpu.timeout`, so that
- * the answer comes before the device is declared lost. If frames take longer by nature, the limit follows the warm-up. A
- * pipeline without a frame on a device (idle, paused, drained, waiting for a reader) is healthy. This module only computes:
- * values are parameters, times are CLOCK_MONOTONIC ns.
+ * A device is healthy if frames come back within the limit, or, without frames, if it answers its canary. The limit is half of
+ * `gpu.timeout`, so that the answer comes before the device is declared lost. If frames take longer by nature, the limit
+ * follows the warm-up. A pipeline without a frame on a device (idle, paused, drained, waiting for a reader) is healthy. This
+ * module only computes: values are parameters, times are CLOCK_MONOTONIC ns.
  */
 #ifndef FRAMED_MEASURE_HEALTH_H
 #define FRAMED_MEASURE_HEALTH_H
@@ -25,7 +25,7 @@ enum { HEALTH_OTHERS_EXCUSE = 5 };
 int64_t health_patience(int64_t timeout_ns, int64_t alone_ns);
 /* Maximum time for a frame or a canary with that `gpu.timeout`. */
 int64_t health_limit(int64_t timeout_ns);
-/* Interval of canaries without frames. */
+/* How often a worker asks its device whether it answers. */
 int64_t health_period(int64_t timeout_ns);
 
 struct health_moment {
@@ -45,10 +45,11 @@ struct health_work {
 
 struct health_device {
   unsigned number;
-  const char *fault;       /* its error, or NULL */
   struct health_work work; /* of all pipelines */
   int64_t completed;       /* when a frame last came back; 0: never */
-  int64_t probed;          /* when a canary last came back, or could not be expected to */
+  int64_t probed;          /* when the device last answered its canary, or could not be expected to */
+  double canary_s;         /* how long that answer took */
+  double canary_age_s;     /* how long ago it came */
 };
 
 /* -- why something does not work ------------------------------------------------------------------------------- */

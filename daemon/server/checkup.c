@@ -1,15 +1,15 @@
 /*
- * The daemon's check-up of itself: a canary goes to each device that no frame has been on lately, a device whose canary does
- * not come back is lost, and measure/health.c judges what is known of lanes, devices and pipelines at one moment.
+ * The daemon's check-up of itself. Each worker asks its device every second whether it answers (the canary), and a device on
+ * which no frame is and that has not answered for too long loses its worker. measure/health.c judges what is known of lanes,
+ * devices and pipelines at one moment.
  *
- * The control loop only orders canaries and reads what became of them; nothing here waits for a device.
+ * Nothing here waits for a device.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/systemd.h"
-#include "daemon/frame/canary.h"
 #include "daemon/measure/health.h"
 #include "daemon/server/private.h"
 
@@ -19,44 +19,34 @@
 
 enum { LOOKS_A_PERIOD = 4 };
 
-/* A canary is given up after its time; a call into the device that has not returned so long after that never will. */
-#define NO_RETURN NS_PER_S
-
-struct probe { /* of a device */
-  unsigned number;
-  struct canary *canary;
-  int64_t ordered;
-};
-
 struct checkup {
   struct loop_timer *timer;
-  struct probe *probes;
-  unsigned count;
   int64_t expected; /* when the timer should fire */
   int64_t stood;    /* how long the control loop stood still at most, */
   int64_t stood_at; /* and until when: after a minute another one counts */
   int64_t awake;    /* when the process last came to itself after a standstill */
-  int64_t rested;   /* until when no canary could be expected back: a start or a reload keeps the driver busy */
+  int64_t rested;   /* until when no device could be expected to answer: a start or a reload keeps the driver busy */
 };
 
 static int64_t checkup_later(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* -- what is known --------------------------------------------------------------------------------------------------- */
 
-static void read_device(const struct server *server, const struct probe *probe, struct health_device *device) {
-  struct canary_view view;
-  int64_t since;
-  const bool waits = recovery_waits(server, probe->number, &since) != NULL;
-  canary_read(probe->canary, &view);
+static void read_device(const struct server *server, unsigned index, struct health_device *device) {
+  const unsigned number = engine_device_number(server->engine, index);
+  const int64_t period = health_period(server->config->gpu.timeout_ns);
+  const struct device_canary canary = device_canary(engine_device(server->engine, number), period);
+  const bool is_lost = recovery_is_under_way(server, number); /* what becomes of it is known, and no restart would mend it */
   *device = (struct health_device){
-      .number = probe->number,
-      .fault = waits ? NULL : view.failure,
-      .completed = atomic_load_explicit(engine_completion(server->engine, probe->number), memory_order_relaxed),
-      .probed = waits ? clock_now() : checkup_later(view.returned, server->checkup->rested),
+      .number = number,
+      .completed = atomic_load_explicit(engine_completion(server->engine, number), memory_order_relaxed),
+      .probed = is_lost ? clock_now() : checkup_later(canary.answered, server->checkup->rested),
+      .canary_s = (double)canary.took / (double)NS_PER_S,
+      .canary_age_s = canary.answered > 0 ? (double)checkup_later(clock_now() - canary.answered, 0) / (double)NS_PER_S : 0,
   };
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     struct health_work work;
-    pipeline_work(server->pipelines[i], probe->number, &work);
+    pipeline_work(server->pipelines[i], number, &work);
     if (work.frames > 0 && (device->work.frames == 0 || work.since < device->work.since)) {
       device->work.since = work.since;
     }
@@ -86,15 +76,11 @@ static struct health_moment checkup_moment(const struct server *server) {
 
 /* -- the judgement --------------------------------------------------------------------------------------------------- */
 
-static void judge_device(const struct server *server, const struct health_moment *moment, const struct probe *probe,
+static void judge_device(const struct server *server, const struct health_moment *moment, unsigned index,
                          struct health_item *item) {
   struct health_device device;
-  struct canary_view view;
-  read_device(server, probe, &device);
+  read_device(server, index, &device);
   health_of_device(moment, &device, item);
-  canary_read(probe->canary, &view);
-  item->canary_s = (double)view.round_trip / (double)NS_PER_S;
-  item->canary_age_s = (double)checkup_later(moment->now - view.returned, 0) / (double)NS_PER_S;
 }
 
 /* Writes to `item`, unless that is NULL, and counts. */
@@ -107,8 +93,8 @@ static unsigned judge_broken(const struct server *server, const struct health_mo
     }
     count += absent->why == ENGINE_FAILED;
   }
-  for (unsigned i = 0; i < server->checkup->count; i++) {
-    const unsigned number = server->checkup->probes[i].number;
+  for (unsigned i = 0; i < engine_devices(server->engine); i++) {
+    const unsigned number = engine_device_number(server->engine, i);
     int64_t since;
     const char *why = recovery_waits(server, number, &since);
     if (why && !engine_find_absent(server->engine, number)) {
@@ -124,13 +110,12 @@ static unsigned judge_broken(const struct server *server, const struct health_mo
 /* By what it has on each of its devices: the first that does not move counts. */
 static void judge_pipeline(const struct server *server, const struct health_moment *moment, const struct pipeline *pipeline,
                            struct health_item *item) {
-  const struct checkup *checkup = server->checkup;
   struct health_device device = {0};
   struct health_work work = {0};
   health_of_pipeline(moment, pipeline_config(pipeline)->name, &device, &work, item);
-  for (unsigned i = 0; i < checkup->count && item->ok; i++) {
-    read_device(server, &checkup->probes[i], &device);
-    pipeline_work(pipeline, checkup->probes[i].number, &work);
+  for (unsigned i = 0; i < engine_devices(server->engine) && item->ok; i++) {
+    read_device(server, i, &device);
+    pipeline_work(pipeline, device.number, &work);
     health_of_pipeline(moment, pipeline_config(pipeline)->name, &device, &work, item);
   }
 }
@@ -153,8 +138,9 @@ static unsigned judge_troubles(const struct server *server, const struct health_
 struct health *server_health(const struct server *server) {
   const struct checkup *checkup = server->checkup;
   const struct health_moment moment = checkup_moment(server);
+  const unsigned devices = engine_devices(server->engine);
   unsigned count =
-      1 + checkup->count + judge_broken(server, &moment, NULL) + server->pipeline_count + judge_troubles(server, &moment, NULL);
+      1 + devices + judge_broken(server, &moment, NULL) + server->pipeline_count + judge_troubles(server, &moment, NULL);
   struct health *health = calloc(1, sizeof *health + count * sizeof health->items[0]);
   if (!health) {
     return NULL;
@@ -162,8 +148,8 @@ struct health *server_health(const struct server *server) {
   struct health_item *item = health->items;
   health->count = count;
   health_of_lanes(&moment, engine_beat(server->engine), item++);
-  for (unsigned i = 0; i < checkup->count; i++) {
-    judge_device(server, &moment, &checkup->probes[i], item++);
+  for (unsigned i = 0; i < devices; i++) {
+    judge_device(server, &moment, i, item++);
   }
   item += judge_broken(server, &moment, item);
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -177,37 +163,21 @@ struct health *server_health(const struct server *server) {
 
 /* -- canaries -------------------------------------------------------------------------------------------------------- */
 
-/* A canary says itself when it is late, but not from within a call into the device that does not return. */
-static bool is_stuck(const struct checkup *checkup, const struct probe *probe, const struct canary_view *view,
-                     const struct health_device *device, int64_t now, int64_t patience) {
-  int64_t since = checkup_later(checkup_later(view->sent, probe->ordered),
-                                checkup_later(device->completed, checkup_later(checkup->awake, checkup->rested)));
-  return view->under_way && now - since > patience + NO_RETURN;
-}
-
-static void checkup_tend(struct server *server, struct probe *probe, const struct health_moment *moment) {
-  struct canary_view view;
+/* What is on a device is for the lanes to judge. The limit is that of a frame, behind which a canary may wait. */
+static void checkup_tend(struct server *server, unsigned index, const struct health_moment *moment) {
   struct health_device device;
-  canary_read(probe->canary, &view);
-  read_device(server, probe, &device);
-  /* That of a frame, if it is not too short for a canary, which may wait behind one. */
-  int64_t patience = 2 * health_device_limit(moment, &device);
-  atomic_store_explicit(engine_slowest(server->engine, probe->number), device.work.alone, memory_order_relaxed);
-  if (view.failure) {
-    struct fault fault;
-    fault_of_device(&fault, probe->number, view.failure);
-    server->report(server, SERVER_FAULT, &(struct server_cause){.fault = &fault});
-  } else if (is_stuck(server->checkup, probe, &view, &device, moment->now, patience)) {
+  read_device(server, index, &device);
+  const int64_t patience = moment->period + 2 * health_device_limit(moment, &device);
+  const int64_t silent = moment->now - checkup_later(checkup_later(device.completed, device.probed), server->checkup->awake);
+  atomic_store_explicit(engine_slowest(server->engine, device.number), device.work.alone, memory_order_relaxed);
+  if (device.work.frames == 0 && silent > patience) {
     struct fault fault;
     char text[GPU_TEXT];
-    snprintf(text, sizeof text, "a call into device %u does not return, for %.3g s now", probe->number,
-             (double)(patience + NO_RETURN) / (double)NS_PER_S);
-    fault_of_device(&fault, probe->number, text);
+    snprintf(text, sizeof text, "no canary has come back from device %u for %.3g s: it hangs, or its worker stands still",
+             device.number, (double)silent / (double)NS_PER_S);
+    fault_of_device(&fault, device.number, text);
+    device_abandon(engine_device(server->engine, device.number), text); /* only a device that is lost gets another worker */
     server->report(server, SERVER_FAULT, &(struct server_cause){.fault = &fault});
-  } else if (!server->reload && device.work.frames == 0 &&
-             moment->now - checkup_later(device.completed, view.returned) >= moment->period) {
-    probe->ordered = view.under_way ? probe->ordered : moment->now;
-    canary_send(probe->canary, patience);
   }
 }
 
@@ -227,54 +197,28 @@ static void on_check(void *context) {
     checkup->stood = longest;
     checkup->stood_at = moment.now;
   }
-  if (server->reload) {
+  if (server->reload || server->attempt) {
     checkup->rested = moment.now;
   }
   checkup_arm(server, &moment);
-  for (unsigned i = 0; i < checkup->count && server->phase < SERVER_ENDING; i++) {
-    checkup_tend(server, &checkup->probes[i], &moment);
+  for (unsigned i = 0; i < engine_devices(server->engine) && server->phase < SERVER_ENDING; i++) {
+    checkup_tend(server, i, &moment);
   }
 }
 
 /* -- life ------------------------------------------------------------------------------------------------------------ */
 
-bool checkup_prepare(struct server *server, struct failure *failure) {
-  unsigned count = engine_devices(server->engine);
-  struct checkup *checkup = server->checkup = calloc(1, sizeof *checkup);
-  if (!checkup || !(checkup->probes = calloc(count, sizeof *checkup->probes))) {
-    return failure_set_memory(failure, "not enough memory to start");
-  }
-  for (unsigned i = 0; i < count; i++) {
-    struct probe *probe = &checkup->probes[checkup->count];
-    probe->number = engine_device_number(server->engine, i);
-    const struct canary_setup setup = {.device = engine_device(server->engine, probe->number),
-                                       .number = probe->number,
-                                       .completion = engine_completion(server->engine, probe->number)};
-    probe->canary = canary_new(&setup, failure);
-    if (!probe->canary) {
-      return false;
-    }
-    checkup->count++;
-  }
-  return true;
-}
-
-void checkup_revive(struct server *server, unsigned device) {
-  struct checkup *checkup = server->checkup;
-  for (unsigned i = 0; i < checkup->count; i++) {
-    if (checkup->probes[i].number == device) {
-      canary_revive(checkup->probes[i].canary);
-    }
-  }
-  checkup->rested = clock_now();
-}
+void checkup_revive(struct server *server) { server->checkup->rested = clock_now(); }
 
 bool checkup_start(struct server *server) {
-  struct checkup *checkup = server->checkup;
-  const struct health_moment moment = checkup_moment(server);
-  checkup->awake = checkup->rested = moment.now;
+  struct checkup *checkup = server->checkup = calloc(1, sizeof *checkup);
+  if (!checkup) {
+    return false;
+  }
+  checkup->expected = checkup->awake = checkup->rested = clock_now();
   checkup->timer = loop_timer_new(&server->loop, on_check, server);
   if (checkup->timer) {
+    const struct health_moment moment = checkup_moment(server);
     checkup_arm(server, &moment);
   }
   return checkup->timer != NULL;
@@ -287,14 +231,6 @@ void checkup_stop(struct server *server) {
 }
 
 void checkup_free(struct server *server) {
-  struct checkup *checkup = server->checkup;
-  if (!checkup) {
-    return;
-  }
-  while (checkup->count > 0) {
-    canary_free(checkup->probes[--checkup->count].canary);
-  }
-  free(checkup->probes);
-  free(checkup);
+  free(server->checkup);
   server->checkup = NULL;
 }

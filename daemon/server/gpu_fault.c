@@ -157,7 +157,7 @@ static void end_recovery(struct recovery *recovery) {
   server->history.stopped = recovery->since; /* another device may have failed since */
   history_begin(&server->history, recovery->back);
   worker_history_replace(&server->workers[recovery->number], recovery->reason, recovery->since, recovery->back);
-  checkup_revive(server, recovery->number);
+  checkup_revive(server);
   log_event(LOG_WORKER_REPLACED, NULL, "device %u has another worker: frames there stood still for %.3g ms", recovery->number,
             (double)server->history.gap / (double)NS_PER_MS);
   server_note(server);

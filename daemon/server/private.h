@@ -277,11 +277,9 @@ void http_address_close(struct server *server); /* idempotent */
 /* checkup.c */
 /* Whether all is well at this moment, to free(); NULL if there is no memory. */
 struct health *server_health(const struct server *server);
-bool checkup_prepare(struct server *server, struct failure *failure); /* set-up thread: makes the canaries */
-void checkup_revive(struct server *server, unsigned device);          /* the device has another worker */
-bool checkup_start(struct server *server);                            /* reports SERVER_FAULT */
-void checkup_stop(struct server *server);                             /* idempotent */
-/* When the pipelines are gone, and before the devices. May wait for a device. */
+void checkup_revive(struct server *server); /* a device has another worker, which has not answered yet */
+bool checkup_start(struct server *server);  /* reports SERVER_FAULT; false: there is no memory */
+void checkup_stop(struct server *server);   /* idempotent */
 void checkup_free(struct server *server);
 
 /* handover.c */

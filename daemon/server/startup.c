@@ -94,7 +94,7 @@ static bool prepare_one(const struct server *server, unsigned index, struct fail
 static void prepare(void *context) {
   struct preparation *preparation = context;
   struct server *server = preparation->server;
-  preparation->done = checkup_prepare(server, &preparation->failure); /* first: nobody could wait for it */
+  preparation->done = true;
   for (unsigned i = 0; i < server->pipeline_count && preparation->done; i++) {
     preparation->done = prepare_one(server, i, &preparation->failure);
   }

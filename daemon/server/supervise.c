@@ -49,7 +49,7 @@ static void on_attended(void *context) {
   free(attending);
 }
 
-/* No frame need be there, nor a canary, to tell of it. */
+/* No frame need be there to tell of it. */
 static void report_lost(struct server *server) {
   for (unsigned i = 0; i < engine_devices(server->engine); i++) {
     const unsigned number = engine_device_number(server->engine, i);

@@ -139,7 +139,7 @@ static void write_health(const struct report *report) {
   fprintf(out, "framed_live %d\n", health->live);
   write_head(out, "framed_healthy", "gauge", "1 if /v1/health says that every pipeline does its job, too, else 0.");
   fprintf(out, "framed_healthy %d\n", health->ok);
-  write_head(out, "framed_canary_seconds", "gauge", "How long the last canary took through a device and back.");
+  write_head(out, "framed_canary_seconds", "gauge", "How long a device took to answer its last canary.");
   for (unsigned i = 0; i < health->count; i++) {
     if (health->items[i].kind == HEALTH_DEVICE) {
       write_labels(out, "framed_canary_seconds", (struct label[]){{"device", health->items[i].name}, {0}});

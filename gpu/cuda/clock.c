@@ -53,10 +53,10 @@ static enum gpu_progress measure(struct cuda_device *device, struct cuda_anchor 
   return progress;
 }
 
-bool cuda_clock_anchor(struct gpu_device *base, struct gpu_error *error) {
+enum gpu_progress cuda_clock_anchor(struct gpu_device *base, struct gpu_error *error) {
   struct cuda_device *device = (struct cuda_device *)base;
   if (!cuda_enter(base, error)) {
-    return false;
+    return GPU_DEAD;
   }
   const struct cuda_anchor *current = cuda_clock_current(device);
   unsigned index = (unsigned)(current - device->anchors + 1) % CUDA_ANCHORS;
@@ -65,15 +65,15 @@ bool cuda_clock_anchor(struct gpu_device *base, struct gpu_error *error) {
   float ms;
   enum gpu_progress progress = measure(device, next, PATIENCE_NS, &host, error);
   if (progress != GPU_DONE) {
-    return progress == GPU_PENDING; /* too busy now: the anchor in force goes on */
+    return progress; /* PENDING: the anchor in force stays */
   }
   if (!CUDA_CALL(base, error, cudaEventElapsedTime, &ms, current->event, next->event)) {
-    return false;
+    return GPU_DEAD;
   }
   next->device_ns = current->device_ns + from_ms(ms);
   next->offset = host - next->device_ns;
   atomic_store_explicit(&device->anchor, index, memory_order_release);
-  return true;
+  return GPU_DONE;
 }
 
 bool cuda_clock_open(struct cuda_device *device, struct gpu_error *error) {

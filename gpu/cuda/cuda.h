@@ -285,7 +285,7 @@ bool cuda_costs(struct gpu_program *program, struct gpu_error *error);
 
 bool cuda_clock_open(struct cuda_device *device, struct gpu_error *error);
 void cuda_clock_close(struct cuda_device *device);
-bool cuda_clock_anchor(struct gpu_device *device, struct gpu_error *error);
+enum gpu_progress cuda_clock_anchor(struct gpu_device *device, struct gpu_error *error);
 const struct cuda_anchor *cuda_clock_current(const struct cuda_device *device);
 /* Polls until the event has happened (DONE) or the limit has passed (PENDING). Not on a lane. */
 enum gpu_progress cuda_clock_poll(struct cuda_device *device, cudaEvent_t event, int64_t limit, struct gpu_error *error);

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Besides those of the slots: the clock's and the canary's. Streams take the queues in turn, and the two streams that a
- * calibration makes and gives back must not have moved on to the clock's.
+/* Besides those of the slots: the clock's. Streams take the queues in turn, and the two streams that a calibration makes and
+ * gives back must not have moved on to the clock's.
  *
  * The driver allows 32. But frames wait for a killed worker to be gone, which takes 83 to 136 ms with 8 queues and 324 to
  * 414 ms with 32 (H200, driver 580). */
-enum { MOST_QUEUES = 8, OWN_QUEUES = 2, CALIBRATION_QUEUES = 2 };
+enum { MOST_QUEUES = 8, OWN_QUEUES = 1, CALIBRATION_QUEUES = 2 };
 #define QUEUES       "CUDA_DEVICE_MAX_CONNECTIONS"
 #define QUEUES_OURS  "FRAMED_DEVICE_MAX_CONNECTIONS" /* what we set, and may change */
 #define LOADING      "CUDA_MODULE_LOADING"

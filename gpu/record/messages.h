@@ -18,7 +18,7 @@
 #include "gpu/record/pages.h"
 
 enum {
-  WORKER_VERSION = 1,
+  WORKER_VERSION = 2,
   WORKER_CONTROL = 3,            /* the worker's descriptor of the control socket */
   WORKER_MOST_FILES = 64,        /* descriptors in one message */
   WORKER_MOST_MESSAGE = 64 << 20 /* bytes */

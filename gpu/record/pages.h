@@ -75,6 +75,9 @@ struct worker_counts {
   _Atomic uint32_t wants_figures;    /* the daemon's: somebody has asked for them lately */
   _Atomic uint32_t has_figures;
   _Atomic double figures[NVML_FIGURES]; /* what the driver says; NAN: it does not */
+  _Atomic int64_t canary_period;        /* the daemon's: how often the device has to answer, in ns; 0: not told yet */
+  _Atomic int64_t answered;             /* when the device last did (CLOCK_MONOTONIC ns), */
+  _Atomic int64_t answer_took;          /* and for how long it was waited for */
   struct model_counts models[WORKER_MODELS];
 };
 

@@ -7,7 +7,10 @@
 #include "gpu/nvml.h"
 #include "gpu/serve/serve.h"
 
-enum { PERIOD_MS = 200, MEMORY_PERIODS = 2, ANCHOR_PERIODS = 10 };
+enum { NAPS_A_PERIOD = 2, MEMORY_NAPS = 2 };
+#define LONGEST_NAP INT64_C(200000000)
+#define PERIOD      INT64_C(1000000000) /* between two questions to the device */
+#define BUSY_NAP    INT64_C(2000000)
 
 static struct {
   pthread_mutex_t lock;
@@ -69,20 +72,39 @@ static void *read_figures(void *context) {
   return NULL;
 }
 
-/* The clock of the device is set anew here, too. */
+static void nap(int64_t ns) { nanosleep(&(struct timespec){.tv_nsec = ns}, NULL); }
+
+/* Where the device does not answer, or a call to it does not return, the daemon sees that the last answer gets old. */
+static void ask_device(void) {
+  struct gpu_error error;
+  const int64_t begun = gpu_now();
+  enum gpu_progress progress;
+  while ((progress = gpu_anchor(counts.device, &error)) == GPU_PENDING) {
+    nap(BUSY_NAP);
+  }
+  if (progress == GPU_DONE) {
+    const int64_t now = gpu_now();
+    atomic_store(&counts.page->answer_took, now - begun);
+    atomic_store(&counts.page->answered, now);
+  }
+}
+
 static void *work(void *context) {
+  int64_t asked = 0;
   (void)context;
-  for (unsigned period = 1;; period++) {
-    struct gpu_error error;
-    nanosleep(&(struct timespec){.tv_nsec = PERIOD_MS * 1000000L}, NULL);
+  for (unsigned naps = 1;; naps++) {
+    const int64_t wanted = atomic_load(&counts.page->canary_period);
+    const int64_t period = wanted > 0 && wanted < PERIOD ? wanted : PERIOD;
+    nap(period / NAPS_A_PERIOD < LONGEST_NAP ? period / NAPS_A_PERIOD : LONGEST_NAP);
     pthread_mutex_lock(&counts.lock);
     write_users();
-    if (period % MEMORY_PERIODS == 0) {
+    if (naps % MEMORY_NAPS == 0) {
       write_memory();
     }
     pthread_mutex_unlock(&counts.lock);
-    if (period % ANCHOR_PERIODS == 0) {
-      (void)gpu_anchor(counts.device, &error); /* false: it is dead, which is seen next */
+    if (gpu_now() - asked >= period) {
+      asked = gpu_now();
+      ask_device();
     }
     serve_end_if_lost(counts.device);
   }

@@ -37,8 +37,9 @@ const struct command commands[] = {
      "frames, and the latency of each processing step over the last ten seconds.",
      command_status},
     {"health", NULL, TAKES(OPTION_JSON), "say whether all pipelines are healthy, also by the exit status",
-     "Checks that every pipeline works, and that frames get through the GPU in time. Without frames the daemon sends small\n"
-     "test frames (canaries). For each fault it prints the reason, the duration and the remedy. Exit status 0: healthy (also\n"
+     "Checks that every pipeline works, and that frames get through the GPU in time. Without frames a worker asks\n"
+     "its device whether it answers (canaries). For each fault it prints the reason, the duration and the remedy. Exit status "
+     "0: healthy (also\n"
      "idle, paused or blocked); 2: a fault; 1: the daemon does not answer.",
      command_health},
     {"watch", NULL, TAKES(OPTION_JSON), "print a line whenever health changes",

@@ -20,7 +20,7 @@ START_TEST(submitting_fails_for_good_at_every_call) {
       ck_assert_ptr_nonnull(strstr(problem.text, "cudaError1"));
       ck_assert(!submit(0, 2, true));
       ck_assert(!gpu_arm(program, 0, &problem));
-      ck_assert(!gpu_anchor(device, &problem));
+      ck_assert_int_eq(gpu_anchor(device, &problem), GPU_DEAD);
       ck_assert(!gpu_pin(device, inputs, sizeof inputs, &problem));
       ck_assert_uint_eq(fake_calls(), calls); /* nothing is asked of a dead device */
       tear_down();
@@ -69,7 +69,7 @@ START_TEST(a_fatal_error_kills_wherever_it_is_met) {
   size_t available, total;
   fake_die(cudaErrorIllegalAddress);
   if (_i == 0) {
-    ck_assert(!gpu_anchor(device, &problem));
+    ck_assert_int_eq(gpu_anchor(device, &problem), GPU_DEAD);
   } else if (_i == 1) {
     ck_assert(!gpu_memory(device, &available, &total));
   } else {

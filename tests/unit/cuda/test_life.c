@@ -101,8 +101,8 @@ START_TEST(as_many_queues_as_slots_are_expected) {
     bool known;
     const char *queues;
   } cases[] = {
-      {NULL, NULL, 0, false, NULL}, {NULL, NULL, 3, false, "7"}, {NULL, NULL, 3, true, "5"}, {NULL, NULL, 100, true, "8"},
-      {"4", NULL, 3, true, "4"},    {"7", "7", 3, true, "5"},    {"4", "7", 3, true, "4"},   {"7", "7", 0, true, "7"},
+      {NULL, NULL, 0, false, NULL}, {NULL, NULL, 3, false, "6"}, {NULL, NULL, 3, true, "4"}, {NULL, NULL, 100, true, "8"},
+      {"4", NULL, 3, true, "4"},    {"7", "7", 3, true, "4"},    {"4", "7", 3, true, "4"},   {"7", "7", 0, true, "7"},
   };
   const struct gpu_calibration known = {0};
   const char *const names[] = {"CUDA_DEVICE_MAX_CONNECTIONS", "FRAMED_DEVICE_MAX_CONNECTIONS"};

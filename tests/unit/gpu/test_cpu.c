@@ -211,7 +211,7 @@ START_TEST(an_abandoned_device_is_dead) {
   ck_assert(!gpu_submit(rig.program, 0, &frame, &error));
   ck_assert_str_eq(error.text, "no completion for 2 s");
   ck_assert(!gpu_arm(rig.program, 1, &error));
-  ck_assert(!gpu_anchor(rig.device, &error));
+  ck_assert_int_eq(gpu_anchor(rig.device, &error), GPU_DEAD);
   ck_assert(!gpu_pin(rig.device, rig.input[0], RIG_WIDTH, &error));
   ck_assert(!gpu_program_warm_up(rig.program, &error));
   ck_assert_ptr_null(gpu_program_new(rig.device, rig.chain, &(struct gpu_buffers){0}, 1, &(struct gpu_options){0}, &error));
@@ -233,7 +233,7 @@ START_TEST(the_device_describes_itself) {
   ck_assert(gpu_memory(rig.device, &available, &total));
   ck_assert_uint_gt(available, 0);
   ck_assert_uint_ge(total, available);
-  ck_assert(gpu_anchor(rig.device, &error));
+  ck_assert_int_eq(gpu_anchor(rig.device, &error), GPU_DONE);
   unsigned char byte;
   ck_assert(gpu_pin(rig.device, &byte, 1, &error));
   struct gpu_usage usage;

@@ -332,7 +332,8 @@ static bool run_anchored(struct engine *engine, const struct run *run, struct en
                          struct problem *problem) {
   struct gpu_error error;
   *figures = (struct engine_figures){.side_by_side = gpu_program_copies_by_kernel(engine->program)};
-  return gpu_anchor(engine->device, &error) ? run_frames(engine, run, figures, problem) : options_gpu_problem(&error, problem);
+  return gpu_anchor(engine->device, &error) != GPU_DEAD ? run_frames(engine, run, figures, problem)
+                                                        : options_gpu_problem(&error, problem);
 }
 
 bool engine_run(struct engine *engine, uint64_t frames, struct overlap_frame *spans, uint64_t span_frames,
