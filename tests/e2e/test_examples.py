@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from harness import run_framed
+from harness import BINARY, run_framed
 
 pytestmark = [pytest.mark.host, pytest.mark.plain]  # the portable folder has no config/
 CONFIG = pathlib.Path(__file__).resolve().parents[2] / "config"
@@ -32,7 +32,7 @@ def read_yaml(text):
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_example_is_valid(example):
-    done = run_framed("-c", example, "--check")
+    done = run_framed("-c", example, "--check", env={"FRAMED_CAMERA": str(BINARY)})
     assert done.returncode == 0, done.stderr
 
 
@@ -43,7 +43,7 @@ def test_example_fits_the_schema(example, schema):
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_what_is_printed_fits_the_schema(example, schema):
-    done = run_framed("-c", example, "--print-config")
+    done = run_framed("-c", example, "--print-config", env={"FRAMED_CAMERA": str(BINARY)})
     assert done.returncode == 0, done.stderr
     schema.validate(read_yaml(done.stdout))
 

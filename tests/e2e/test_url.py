@@ -14,6 +14,7 @@ from harness.camera import BYTES, REFUSED, RUNNING, Stage, picture
 from harness.daemon import run_framed
 from harness.framed_camera import CAMERA
 from harness.rtsp import Camera
+from harness.store import leave, settle, start
 
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
 URL = "rtsp://10.0.0.17/main"
@@ -225,6 +226,26 @@ def test_an_upgrade_keeps_the_process(place, stage):
         stage.plays(say=[RUNNING], frames=3)
         os.kill(one_start(stage)["pid"], signal.SIGKILL)
         read_pictures(reader, 0, 3)
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["SIGKILL", "restart"])
+def test_the_next_process_has_a_camera_of_its_own(place, store, stage, orderly):
+    """A service manager keeps connections, and no child. Whole frames of the first camera go on; then the second one's come."""
+    stage.plays(say=[RUNNING], frames=3)
+    daemon = start(place, store, yard("file:/nowhere.mp4", slots=4))
+    daemon.options["env"].update(stage.environment)
+    with daemon:
+        daemon.wait_view("they wait", lambda view: view["frames"]["in"] == 3 and view["waiting"] == "reader", "yard")
+        first = one_start(stage)["pid"]
+        stage.plays(say=[RUNNING], frames=3, first=3)
+        settle(daemon)
+        leave(store, daemon, orderly)
+        wait_until(lambda: not is_alive(first), "the first process has ended")
+        store.start(daemon)
+        daemon.wait_ready()
+        with daemon.reader("yard") as reader:
+            read_pictures(reader, 0, 6)
+        assert len(stage.starts()) == 2
 
 
 def test_starts_are_a_few_at_once(place, stage):
