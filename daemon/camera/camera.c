@@ -1,21 +1,20 @@
 #include "daemon/camera/camera.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/base/child.h"
 #include "daemon/base/log.h"
 #include "daemon/base/loop.h"
-#include "daemon/base/program.h"
 #include "daemon/camera/credential.h"
-#include "daemon/camera/message.h"
+#include "daemon/camera/launch.h"
 #include "daemon/measure/clock.h"
 
 #define FIRST_PAUSE (NS_PER_S / 2)
@@ -45,9 +44,15 @@ enum phase {
   PHASE_ENDING  /* its control socket is closed, and it has to end */
 };
 
+/* Another file in its place, or one that was written to, has another identity. Zero: no file. */
+struct file_identity {
+  uint64_t device, inode, size, seconds, nanoseconds;
+};
+
 struct camera {
   struct camera_setup setup;
-  struct camera *next; /* in the queue */
+  struct file_identity credentials; /* when they were last read */
+  struct camera *next;              /* in the queue */
   enum phase phase;
   bool closed; /* by its owner: what ends now is not started again */
   bool starts; /* counts as one of those that start */
@@ -66,23 +71,13 @@ struct camera {
   char logged[CAMERA_WORD]; /* what the log said last: a token, or "running" */
 };
 
-static struct program program = {.name = "framed-camera", .variable = "FRAMED_CAMERA", .fd = -1}; /* with `lock` */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static bool open_program(struct failure *failure) {
-  pthread_mutex_lock(&lock);
-  bool opened = program_open(&program, failure);
-  pthread_mutex_unlock(&lock);
-  return opened;
-}
-
 bool camera_check(const struct config_source *source, struct failure *failure) {
   struct credential credential;
   bool readable = !source->credentials || credential_read(source->credentials, &credential, failure);
   if (source->credentials) {
     credential_clear(&credential);
   }
-  return readable && open_program(failure);
+  return readable && launch_open(failure);
 }
 
 /* -- what is known of it ------------------------------------------------------------------------------------------- */
@@ -187,6 +182,23 @@ static void has_started(struct camera *camera) {
     camera->starts = false;
     camera->setup.cameras->starting--;
     start_next(camera->setup.cameras);
+  }
+}
+
+static void identify(const struct camera *camera, struct file_identity *identity) {
+  const char *name = camera->setup.config->source.credentials;
+  char path[PATH_MAX];
+  struct stat file;
+  *identity = (struct file_identity){0};
+  if (name) {
+    config_credentials_path(name, path, sizeof path);
+  }
+  if (name && stat(path, &file) == 0) {
+    *identity = (struct file_identity){.device = file.st_dev,
+                                       .inode = file.st_ino,
+                                       .size = (uint64_t)file.st_size,
+                                       .seconds = (uint64_t)file.st_mtim.tv_sec,
+                                       .nanoseconds = (uint64_t)file.st_mtim.tv_nsec};
   }
 }
 
@@ -310,99 +322,57 @@ static void on_timer(void *context) {
   }
 }
 
-/* Both ends of a control socket, and of a connection for frames; the camera's ends are high. */
-static bool make_sockets(int control[2], int frames[2], struct failure *failure) {
-  bool made = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) == 0;
-  made = made && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, frames) == 0;
-  made = made && (control[1] = program_descriptor(control[1])) >= 0 && (frames[1] = program_descriptor(frames[1])) >= 0;
-  return (made && fcntl(frames[0], F_SETFL, O_NONBLOCK) == 0) ||
-         failure_set_system(failure, errno, NULL, "no socket for framed-camera");
-}
-
-static void close_pair(const int pair[2]) {
-  for (int i = 0; i < 2; i++) {
-    if (pair[i] >= 0) {
-      close(pair[i]);
-    }
-  }
-}
-
-/* Its errors go where the daemon's go: a library that is missing is said there. */
-static bool execute(int control, int frames, pid_t *pid, struct failure *failure) {
-  char name[] = "framed-camera", version[] = FRAMED_VERSION;
-  char *const arguments[] = {name, version, NULL};
-  const int descriptors[CAMERA_DESCRIPTORS] = {CHILD_NULL, CHILD_NULL, CHILD_KEEPS, control, frames};
-  if (!open_program(failure)) {
-    return false;
-  }
-  int error = program_spawn(&program, arguments, descriptors, CAMERA_DESCRIPTORS, pid);
-  return error == 0 || failure_set_system(failure, error, NULL, "cannot execute framed-camera");
-}
-
-/* Watches a process and its control socket, which is the camera's from here on, also on false. */
-static bool follow_process(struct camera *camera, pid_t pid, int control, struct failure *failure) {
+/* Watches a process and its control socket, which the camera owns from here on. A process that cannot be watched is killed. */
+static bool follow_process(struct camera *camera, pid_t pid, int control) {
   camera->child = child_watch(camera->setup.loop, pid, on_end, camera);
   camera->control = control;
   camera->watch = camera->child ? loop_watch_new(camera->setup.loop, control, on_message, camera) : NULL;
-  if (!camera->child) {
-    child_end(pid);
-  }
-  if (!camera->watch) {
-    return failure_set_system(failure, ENOMEM, NULL, "framed-camera cannot be watched");
-  }
-  loop_watch_start(camera->watch);
   camera->began = camera->heard = clock_now();
   camera->messages = camera->alone = 0;
   camera->blamed = false;
-  camera->phase = PHASE_UP;
-  loop_timer_start(camera->timer, LOOK_MS, LOOK_MS);
-  return true;
+  if (!camera->child) {
+    child_end(pid);
+    close_control(camera);
+  } else if (!camera->watch) {
+    condemn(camera, "it cannot be watched: not enough memory");
+  } else {
+    loop_watch_start(camera->watch);
+    camera->phase = PHASE_UP;
+    loop_timer_start(camera->timer, LOOK_MS, LOOK_MS);
+  }
+  return camera->child;
 }
 
 static bool start_process(struct camera *camera, struct failure *failure) {
-  int control[] = {-1, -1}, frames[] = {-1, -1};
-  pid_t pid;
-  bool started = make_sockets(control, frames, failure) &&
-                 message_send(control[0], camera->setup.config, camera->setup.pixels, failure) &&
-                 execute(control[1], frames[1], &pid, failure);
-  if (started) {
-    started = follow_process(camera, pid, control[0], failure);
-    control[0] = -1;
+  struct launched launched;
+  if (!launch_process(camera->setup.config, camera->setup.pixels, &launched, failure)) {
+    return false;
   }
-  if (started) {
-    camera->view.state = CAMERA_STARTING;
-    camera->setup.connected(camera->setup.context, frames[0], pid);
-    frames[0] = -1;
+  identify(camera, &camera->credentials);
+  if (!follow_process(camera, launched.pid, launched.control)) {
+    close(launched.frames);
+    return failure_set_memory(failure, "not enough memory to watch framed-camera");
   }
-  close_pair(control);
-  close_pair(frames);
-  return started;
+  camera->view.state = CAMERA_STARTING;
+  camera->setup.connected(camera->setup.context, launched.frames, launched.pid);
+  return true;
 }
 
 static void camera_begin(struct camera *camera) {
   struct failure failure;
   camera->starts = true;
   camera->setup.cameras->starting++;
-  if (start_process(camera, &failure)) {
-    return;
+  if (!start_process(camera, &failure)) {
+    blame(camera, "camera.ended", "%s%s%s", failure.text, failure.remedy[0] ? "; " : "", failure.remedy);
+    camera->starts = false;
+    camera->setup.cameras->starting--;
+    camera_pause(camera);
   }
-  blame(camera, "camera.ended", "%s%s%s", failure.text, failure.remedy[0] ? "; " : "", failure.remedy);
-  if (camera->child) { /* it cannot be watched; on_end() tries again */
-    camera->blamed = true;
-    end_process(camera);
-    child_kill(camera->child);
-    return;
-  }
-  close_control(camera);
-  camera->starts = false;
-  camera->setup.cameras->starting--;
-  camera_pause(camera);
 }
 
 /* -- what its owner asks -------------------------------------------------------------------------------------------- */
 
 struct camera *camera_new(const struct camera_setup *setup, const struct camera_process *left) {
-  struct failure failure;
   struct camera *camera = calloc(1, sizeof *camera);
   if (!camera) {
     return NULL;
@@ -413,12 +383,39 @@ struct camera *camera_new(const struct camera_setup *setup, const struct camera_
     free(camera);
     return NULL;
   }
-  if (left->pid > 0 && left->control >= 0 && follow_process(camera, left->pid, left->control, &failure)) {
+  identify(camera, &camera->credentials);
+  if (left->pid > 0 && left->control >= 0 && follow_process(camera, left->pid, left->control)) {
     return camera;
   }
   enqueue(camera);
   start_next(setup->cameras);
   return camera;
+}
+
+static bool is_same(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
+
+/* Whether the start message for that pipeline is the same as for the pipeline that the camera has. */
+static bool fits(const struct camera *camera, const struct config_pipeline *config) {
+  const struct config_source *own = &camera->setup.config->source, *other = &config->source;
+  struct file_identity now;
+  identify(camera, &now);
+  return is_same(own->path, other->path) && is_same(own->credentials, other->credentials) &&
+         own->transport == other->transport && own->format.pixels == other->format.pixels &&
+         own->format.width == other->format.width && own->format.height == other->format.height &&
+         memcmp(&now, &camera->credentials, sizeof now) == 0;
+}
+
+bool camera_move(struct camera *camera, const struct camera_setup *setup, int *frames) {
+  struct failure failure;
+  *frames = -1;
+  if (!fits(camera, setup->config)) {
+    return false;
+  }
+  camera->setup = *setup;
+  if (camera->phase == PHASE_UP && !launch_connection(camera->control, frames, &failure)) {
+    condemn(camera, "%s", failure.text);
+  }
+  return true;
 }
 
 struct camera *camera_close(struct camera *camera) {

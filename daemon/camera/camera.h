@@ -54,6 +54,11 @@ struct camera *camera_new(const struct camera_setup *setup, const struct camera_
  * fine; returns NULL. */
 struct camera *camera_close(struct camera *camera);
 
+/* Moves the camera to another pipeline, if its start message would be the same: not even a connection to the camera ends. The
+ * process gets another connection for frames; *frames is the daemon's end, or -1 without a process. False: it does not fit, and
+ * nothing has changed. */
+bool camera_move(struct camera *camera, const struct camera_setup *setup, int *frames);
+
 const struct camera_view *camera_view(const struct camera *camera);
 /* Why no picture comes, or not all of them: until all is well. */
 const struct trouble *camera_trouble(const struct camera *camera);

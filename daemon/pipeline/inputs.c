@@ -81,7 +81,7 @@ struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *fail
   }
   inputs->loop = setup->loop;
   inputs->cameras = setup->cameras;
-  inputs->camera_process.control = -1;
+  inputs->camera_process.control = inputs->camera_connection = -1;
   inputs->pixels = device_chain_record(setup->session.stages.chain)->input.pixels;
   inputs->quota = setup->quota;
   inputs->config = setup->session.config;
@@ -109,7 +109,7 @@ struct inputs *inputs_none(const struct config_pipeline *config) {
   struct inputs *inputs = image_new(IMAGE_INPUTS, sizeof *inputs);
   if (inputs) {
     inputs->config = config;
-    inputs->endpoint.fd = -1;
+    inputs->endpoint.fd = inputs->camera_connection = -1;
   }
   return inputs;
 }
@@ -174,7 +174,7 @@ static bool inputs_start_accepting(struct inputs *inputs, struct failure *failur
 
 static bool inputs_start_source(struct inputs *inputs, struct failure *failure) {
   if (inputs->config->source.endpoint == CONFIG_CAMERA) {
-    return inputs->camera ||
+    return inputs->camera_started ||
            ((inputs->handshakes || inputs_start_greeting(inputs, failure)) && inputs_start_camera(inputs, failure));
   }
   if (inputs->listener) {
@@ -224,7 +224,7 @@ void inputs_unsuspend(struct inputs *inputs) {
 
 void inputs_close(struct inputs *inputs) {
   inputs->closed = true;
-  inputs->camera = camera_close(inputs->camera);
+  inputs_close_camera(inputs);
   for (unsigned i = 0; i < inputs->count; i++) {
     producer_close(&inputs->seats[i]);
   }

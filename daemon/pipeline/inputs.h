@@ -87,6 +87,8 @@ unsigned inputs_seats(const struct inputs *inputs);
 /* The session of that seat. */
 struct session *inputs_session(const struct inputs *inputs, unsigned producer);
 unsigned inputs_producers(const struct inputs *inputs); /* connected producers */
+/* Before the start: takes the camera from inputs that are about to stop, if it fits. */
+void inputs_move_camera(struct inputs *inputs, struct inputs *from);
 /* The camera of a URL; NULL if the source is none. */
 const struct camera *inputs_camera(const struct inputs *inputs);
 const struct refusals *inputs_refusals(const struct inputs *inputs);

@@ -23,25 +23,52 @@ static void on_connected(void *context, int fd, pid_t pid) {
 /* A connection that is being greeted, waits for the seat, or has it. */
 static bool is_connected(void *context) {
   const struct inputs *inputs = context;
-  return inputs->seats[0].client.fd >= 0 || inputs->waiting_count > 0 || handshakes_any(inputs->handshakes);
+  return !inputs->camera_started || inputs->seats[0].client.fd >= 0 || inputs->waiting_count > 0 ||
+         handshakes_any(inputs->handshakes);
 }
 
-bool inputs_start_camera(struct inputs *inputs, struct failure *failure) {
+static struct camera_setup setup_of(struct inputs *inputs) {
   static const char *const names[PIXELS_COUNT] = {[PIXELS_NV12] = "nv12",
                                                   [PIXELS_RGB24] = "rgb24",
                                                   [PIXELS_BGR24] = "bgr24",
                                                   [PIXELS_GRAY] = "gray8",
                                                   [PIXELS_YUV420P] = "yuv420p"};
-  const struct camera_setup setup = {.loop = inputs->loop,
-                                     .cameras = inputs->cameras,
-                                     .config = inputs->config,
-                                     .pixels = names[inputs->pixels],
-                                     .connected = on_connected,
-                                     .is_connected = is_connected,
-                                     .context = inputs};
-  inputs->camera = camera_new(&setup, &inputs->camera_process);
+  return (struct camera_setup){.loop = inputs->loop,
+                               .cameras = inputs->cameras,
+                               .config = inputs->config,
+                               .pixels = names[inputs->pixels],
+                               .connected = on_connected,
+                               .is_connected = is_connected,
+                               .context = inputs};
+}
+
+bool inputs_start_camera(struct inputs *inputs, struct failure *failure) {
+  const struct camera_setup setup = setup_of(inputs);
+  int fd = inputs->camera_connection;
+  inputs->camera_connection = -1;
+  if (fd >= 0) {
+    on_connected(inputs, fd, camera_process(inputs->camera).pid);
+  }
+  inputs->camera = inputs->camera ? inputs->camera : camera_new(&setup, &inputs->camera_process);
   inputs->camera_process = (struct camera_process){.control = -1};
+  inputs->camera_started = inputs->camera;
   return inputs->camera || failure_set_memory(failure, "not enough memory for a camera");
+}
+
+void inputs_move_camera(struct inputs *inputs, struct inputs *from) {
+  const struct camera_setup setup = setup_of(inputs);
+  if (from->camera && camera_move(from->camera, &setup, &inputs->camera_connection)) {
+    inputs->camera = from->camera;
+    from->camera = NULL;
+  }
+}
+
+void inputs_close_camera(struct inputs *inputs) {
+  inputs->camera = camera_close(inputs->camera);
+  if (inputs->camera_connection >= 0) {
+    close(inputs->camera_connection);
+  }
+  inputs->camera_connection = -1;
 }
 
 void inputs_keep_camera(struct inputs *inputs) {

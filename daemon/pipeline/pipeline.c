@@ -228,6 +228,9 @@ void pipeline_inherit(struct pipeline *pipeline, const struct pipeline_inheritan
   if (inheritance->source && source->endpoint == CONFIG_SOCKET) {
     inputs_set_listener(pipeline->inputs, take_listener(inheritance->source, source->path));
   }
+  if (inheritance->camera) {
+    inputs_move_camera(pipeline->inputs, inheritance->camera->inputs);
+  }
   if (inheritance->sink && sink->endpoint == CONFIG_SOCKET) {
     outputs_set_listener(pipeline->outputs, take_listener(inheritance->sink, sink->path));
   }

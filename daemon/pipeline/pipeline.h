@@ -68,6 +68,7 @@ struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct c
 /* The parts that this pipeline takes over from others: see pipeline_inherit(). */
 struct pipeline_inheritance {
   struct pipeline *source, *sink; /* current owner of the path of this end; NULL: none */
+  struct pipeline *camera;        /* may have the camera of the same URL; NULL: none */
   const struct pipeline
       /* Address of this pipeline in the previous process; NULL: a new pipeline. For pipeline_prepare() only. */
       *left;

@@ -95,6 +95,8 @@ struct inputs {
   struct loop_timer *retry; /* tries to open a FIFO again */
   struct cameras *cameras;
   struct camera *camera;                /* of a URL, once it was started; else NULL */
+  bool camera_started;                  /* by inputs_start() */
+  int camera_connection;                /* of a process that another pipeline had, until the start; -1: none */
   struct camera_process camera_process; /* taken over from the image before exec, or kept for the next one */
   enum pixel_format pixels;             /* of the source */
   session_listener *listen;             /* receives events of sessions */
@@ -128,6 +130,7 @@ void inputs_continue(struct inputs *inputs);
 
 /* Starts the process, or keeps a process from before exec. */
 bool inputs_start_camera(struct inputs *inputs, struct failure *failure);
+void inputs_close_camera(struct inputs *inputs);
 /* Passes the camera's process to the next image of the daemon; takes it over there. False: invalid. */
 void inputs_keep_camera(struct inputs *inputs);
 bool inputs_adopt_camera(struct inputs *inputs, const struct camera_process *left);

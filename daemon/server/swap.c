@@ -81,6 +81,8 @@ static bool make_incoming(struct swap *swap, struct failure *failure) {
     struct incoming *incoming = &swap->incoming[i];
     if (config->source.endpoint == CONFIG_SOCKET) {
       incoming->inheritance.source = find_owner(swap, CONFIG_SOCKET, config->source.path);
+    } else if (config->source.endpoint == CONFIG_CAMERA && swap->diff.now[i].change == CHANGE_CHANGED) {
+      incoming->inheritance.camera = swap->server->pipelines[swap->diff.now[i].old];
     }
     if (config->sink.endpoint != CONFIG_REPLY) {
       incoming->inheritance.sink = find_owner(swap, config->sink.endpoint, config->sink.path);

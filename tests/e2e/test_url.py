@@ -71,6 +71,12 @@ def test_frames_come_in_order(place, stage):
     assert not is_alive(start["pid"])
 
 
+def read_some(reader, count):
+    for _ in range(count):
+        rows = np.frombuffer(reader.read(BYTES), np.uint8).reshape(16, 32)
+        assert (rows[:, :4] == 0).all() and (rows[:, -4:] == 0).all() and rows[:, 8:24].std() > 20
+
+
 @pytest.mark.skipif(not CAMERA.exists(), reason="framed-camera is not built: libav is missing")
 def test_a_camera_of_the_network(place):
     """The real program, a password, and a picture of 160x120 in a frame of 32x16: black at both sides."""
@@ -79,11 +85,15 @@ def test_a_camera_of_the_network(place):
     with Camera(login=("admin", "p@ss w/o#")) as server:
         with Daemon(place, yard(server.url, source={"credentials": "yard"}, sink={"overload": "drop"}), env=variables) as daemon:
             with daemon.reader("yard") as reader:
-                for _ in range(20):
-                    rows = np.frombuffer(reader.read(BYTES), np.uint8).reshape(16, 32)
-                    assert (rows[:, :4] == 0).all() and (rows[:, -4:] == 0).all() and rows[:, 8:24].std() > 20
+                read_some(reader, 20)
             camera = daemon.wait_view("it runs", lambda view: view["camera"]["rate"] > 0, "yard")["camera"]
             assert (camera["state"], camera["codec"], camera["width"], camera["height"]) == ("running", "h264", 160, 120)
+            pid = camera["pid"]
+            daemon.write(yard(server.url, source={"credentials": "yard"}, sink={"overload": "drop"}, slots=6))
+            daemon.command("/v1/reload")
+            with daemon.reader("yard") as reader:
+                read_some(reader, 20)
+            assert daemon.view("yard")["camera"]["pid"] == pid and server.sessions == 1
             assert "h264 160x120" in subprocess.run([FRAMECTL, "-s", daemon.socket, "status", "yard"], capture_output=True, text=True, check=True,
                                                   env=environment()).stdout
             assert "p@ss" not in daemon.log
@@ -196,6 +206,25 @@ def test_a_reload_keeps_the_process(place, stage):
         daemon.write({})
         daemon.command("/v1/reload")
         wait_until(lambda: not is_alive(second["pid"]), "the process ends with its pipeline")
+
+
+def test_a_pipeline_that_follows_another_keeps_the_process(place, stage):
+    """Only the source is the camera's business: other slots and another sink make another pipeline of the same camera."""
+    stage.plays(say=[RUNNING], frames=3)
+    with Daemon(place, yard("file:/nowhere.mp4"), env=stage.environment) as daemon:
+        with daemon.reader("yard") as reader:
+            read_pictures(reader, 0, 3)
+            stage.plays(frames=3, first=3)
+        daemon.write(yard("file:/nowhere.mp4", slots=3, sink={"socket": str(place / "other.sock")}))
+        daemon.command("/v1/reload")
+        with daemon.reader("yard") as reader:
+            read_pictures(reader, 3, 3)
+        assert len(stage.starts()) == 1 and daemon.view("yard")["camera"]["state"] == "running"
+        stage.plays(say=[RUNNING])
+        daemon.write(yard("file:/other.mp4"))
+        daemon.command("/v1/reload")
+        assert one_start(stage, 2)["order"]["url"] == "file:/other.mp4"
+        wait_until(lambda: not is_alive(one_start(stage)["pid"]), "the first process has ended")
 
 
 def test_a_process_that_does_not_end_is_killed(place, stage):

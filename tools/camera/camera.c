@@ -73,13 +73,45 @@ void camera_alive(void) {
   alarm(STUCK_S);
 }
 
-static bool daemon_is_gone(int timeout_ms) {
-  struct pollfd control = {.fd = CAMERA_CONTROL, .events = POLLIN};
-  char nothing;
-  if (poll(&control, 1, timeout_ms) <= 0 || control.revents == 0) {
-    return false;
+/* After a reload another pipeline takes the frames, on a connection of its own. The daemon sends it before it closes the old
+ * one.
+ */
+static void change_output(struct camera *camera, int fd) {
+  char text[REASON_TEXT];
+  struct reason reason;
+  if (!output_change(&camera->output, fd, camera->picture.bytes, text, sizeof text)) {
+    camera->failed = true;
+    reason_set(&reason, REASON_ENDED, "%s", text);
+    camera_refuse(&reason);
   }
-  return recv(CAMERA_CONTROL, &nothing, 1, MSG_DONTWAIT) <= 0; /* more than one message may come one day */
+}
+
+/* Reads what the daemon sends after the start message. Returns false at the end of the control socket. */
+static bool read_control(struct camera *camera, int timeout_ms) {
+  struct pollfd control = {.fd = CAMERA_CONTROL, .events = POLLIN};
+  char text[64];
+  _Alignas(struct cmsghdr) unsigned char room[CMSG_SPACE(sizeof(int))];
+  struct iovec vector = {.iov_base = text, .iov_len = sizeof text};
+  struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+  if (poll(&control, 1, timeout_ms) <= 0 || control.revents == 0) {
+    return true;
+  }
+  ssize_t got = recvmsg(CAMERA_CONTROL, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+  if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int))) {
+    int fd;
+    memcpy(&fd, CMSG_DATA(header), sizeof fd);
+    change_output(camera, fd);
+  }
+  return got > 0;
+}
+
+/* Moves bytes of frames. An end of the connection counts only if the daemon has not sent another connection. */
+static void move_output(struct camera *camera, int64_t ns) {
+  if (!output_turn(&camera->output, ns)) {
+    camera->over |= !read_control(camera, 0);
+    camera->failed |= !output_turn(&camera->output, 0);
+  }
 }
 
 static void send_report(struct camera *camera) {
@@ -101,8 +133,8 @@ static void judge(struct camera *camera, int64_t now);
 
 static bool turn(struct camera *camera, int timeout_ms) {
   alarm(STUCK_S);
-  camera->over |= daemon_is_gone(timeout_ms);
-  camera->failed |= !output_turn(&camera->output, 0);
+  camera->over |= !read_control(camera, timeout_ms);
+  move_output(camera, 0);
   int64_t now = clock_now();
   if (now - camera->reported >= CLOCK_S) {
     measure(camera, now);
@@ -209,7 +241,7 @@ static bool deliver(struct camera *camera, struct reason *reason) {
                       from->width, from->height);
   } else {
     output_submit(&camera->output, frame, from->pts > 0 ? from->pts : camera->source.arrival);
-    camera->failed |= !output_turn(&camera->output, SEND_WAIT);
+    move_output(camera, SEND_WAIT);
   }
   bool changed = camera->report.width != (unsigned)from->width || camera->report.height != (unsigned)from->height;
   camera->report.width = (unsigned)from->width;

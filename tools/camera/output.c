@@ -23,6 +23,14 @@ bool output_open(struct output *output, int fd, size_t frame_bytes, char *text, 
   return true;
 }
 
+bool output_change(struct output *output, int fd, size_t frame_bytes, char *text, size_t room) {
+  struct output next;
+  bool good = output_open(&next, fd, frame_bytes, text, room);
+  output_close(good ? output : &next);
+  output->client = good ? next.client : output->client;
+  return good;
+}
+
 void output_close(struct output *output) { output->client = framed_close(output->client); }
 
 void *output_acquire(struct output *output) {

@@ -17,6 +17,8 @@ struct output {
 
 /* False with the reason in `text`. Takes `fd`. */
 bool output_open(struct output *output, int fd, size_t frame_bytes, char *text, size_t room);
+/* Takes another connection in place of the open one. The counts stay. */
+bool output_change(struct output *output, int fd, size_t frame_bytes, char *text, size_t room);
 void output_close(struct output *output);
 
 /* Room for a frame; NULL if no slot is free at this moment. */

@@ -66,11 +66,20 @@ def send_frames(frames, plays):
 
 
 def wait_for_the_end(control, frames):
-    """Until the daemon closes either of the two."""
-    poll = select.poll()
-    poll.register(control, select.POLLIN)
-    poll.register(frames, select.POLLHUP)
-    poll.poll()
+    """Until the daemon closes either of the two. A pipeline that follows another one sends a connection of its own."""
+    while True:
+        poll = select.poll()
+        poll.register(control, select.POLLIN)
+        poll.register(frames, select.POLLHUP)
+        if control.fileno() not in dict(poll.poll()):
+            return
+        said, descriptors, _, _ = socket.recv_fds(control, 64, 1)
+        if not said:
+            return
+        frames = socket.socket(fileno=descriptors[0])
+        plays = json.loads((pathlib.Path(os.environ["CAMERA_PLACE"]) / "plays").read_text())
+        greet(frames)
+        send_frames(frames, plays)
 
 
 def play(control, frames, plays):
