@@ -21,7 +21,6 @@ enum { GPU_TEXT = 512, GPU_ADDRESS = 32, GPU_MAX_SLOTS = 16, GPU_MAX_STAGES = 16
 struct gpu_error {
   int code;              /* cudaError_t, errno or 0 */
   bool of_system;        /* `code` is an errno, of what this machine refused: it may pass */
-  bool is_ended;         /* the daemon itself ended the worker: nobody is to blame */
   bool no_device;        /* there is no usable device: status 69, or the CPU backend */
   int stage;             /* index of the stage concerned, or -1 */
   char text[GPU_TEXT];   /* what and where */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "daemon/device/process_private.h"
@@ -49,8 +50,10 @@ static bool read_answer(struct worker_message *answer, struct gpu_error *error) 
   return !answer->unpack.failed ? false : process_error(error, EBADMSG, "a worker answers nonsense");
 }
 
-bool process_call(struct process *process, enum worker_call call, const struct pack *request, const int *descriptors,
-                  unsigned count, struct worker_message *answer, struct gpu_error *error) {
+/* Within so many seconds for each step, unless that is 0. */
+static bool do_call(struct process *process, enum worker_call call, const struct pack *request, const int *descriptors,
+                    unsigned count, int seconds, struct worker_message *answer, struct gpu_error *error) {
+  const struct timeval limit = {.tv_sec = seconds};
   int pair[2];
   *answer = (struct worker_message){.bytes = NULL};
   if (process_is_lost(process, error)) {
@@ -59,6 +62,7 @@ bool process_call(struct process *process, enum worker_call call, const struct p
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return process_error(error, errno, "no socket for a worker");
   }
+  (void)setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   bool sent = send_request(process, call, pair[1]);
   int code = sent ? 0 : errno;
   close(pair[1]);
@@ -66,6 +70,19 @@ bool process_call(struct process *process, enum worker_call call, const struct p
   code = sent || code != 0 ? code : errno;
   close(pair[0]);
   return sent ? read_answer(answer, error) : fail(process, code, error);
+}
+
+bool process_call(struct process *process, enum worker_call call, const struct pack *request, const int *descriptors,
+                  unsigned count, struct worker_message *answer, struct gpu_error *error) {
+  return do_call(process, call, request, descriptors, count, 0, answer, error);
+}
+
+bool process_tell_within(struct process *process, enum worker_call call, int seconds, struct gpu_error *error) {
+  struct worker_message answer;
+  const struct pack request = {.bytes = NULL};
+  bool told = do_call(process, call, &request, NULL, 0, seconds, &answer, error);
+  worker_message_free(&answer);
+  return told;
 }
 
 bool process_tell(struct process *process, enum worker_call call, const struct pack *request, struct gpu_error *error) {

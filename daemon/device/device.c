@@ -91,7 +91,16 @@ void device_watch(struct device *device) {
   }
 }
 
+/* One that does not open the device is let go of. */
+static bool open_on(struct device *device, struct gpu_error *error) {
+  if (device->process && !device_take(device, device->process, &device->is, error)) {
+    device->process = process_release(device->process);
+  }
+  return device->process != NULL;
+}
+
 struct device *device_open(const struct device_setup *setup, struct gpu_error *error) {
+  struct process *standby;
   struct device *device = calloc(1, sizeof *device);
   if (!device) {
     device_no_memory(error);
@@ -102,9 +111,15 @@ struct device *device_open(const struct device_setup *setup, struct gpu_error *e
   pthread_mutex_init(&device->standing, NULL);
   device->setup = *setup;
   device->known = setup->known ? *setup->known : device->known;
-  device->process = judge_take(error);
-  if (!device->process || !device_take(device, device->process, &device->is, error)) {
-    return device_close(device);
+  adopted_take(setup->index, &device->process, &standby);
+  device->standby = standby;
+  atomic_store(&device->standby_is, DEVICE_STANDBY_BARE);
+  atomic_store(&device->standby_pid, standby ? process_id(standby) : 0);
+  if (!open_on(device, error)) {
+    device->process = judge_take(error);
+    if (!open_on(device, error)) {
+      return device_close(device);
+    }
   }
   device->setup.known = &device->known; /* what was measured holds for every later worker, */
   device->known = device->is.calibration;
@@ -365,9 +380,38 @@ void device_calm(struct device *device) {
   process_release(process);
 }
 
+void device_leave(struct device *device, struct device_left *left) {
+  *left = (struct device_left){.serves = {.version = 0}};
+  struct process *process = device_hold(device);
+  process_leave(process, &left->serves);
+  process_release(process);
+  if (pthread_mutex_trylock(&device->standing) == 0) { /* else it is being prepared, and ends */
+    if (device->standby) {
+      process_leave(device->standby, &left->stands_by);
+    }
+    pthread_mutex_unlock(&device->standing);
+  }
+}
+
+bool device_is_adopted(struct device *device) {
+  struct process *process = device_hold(device);
+  bool is_adopted = process_is_adopted(process);
+  process_release(process);
+  return is_adopted;
+}
+
+bool device_is_outdated(struct device *device) {
+  struct process *process = device_hold(device);
+  bool is_outdated = process_is_outdated(process);
+  process_release(process);
+  return is_outdated;
+}
+
+void device_stay(void) { process_stay(); }
+
 void device_end_all(void) {
   device_judge_end();
-  process_end_all();
+  process_end_others();
 }
 
 bool device_failure(struct failure *failure, const struct gpu_error *error, const char *about, ...) {

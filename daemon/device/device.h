@@ -16,8 +16,11 @@
 
 #include "daemon/base/failure.h"
 #include "daemon/base/lane.h"
+#include "daemon/device/process.h"
 #include "gpu/gpu.h"
 #include "gpu/record/messages.h"
+
+enum { DEVICE_MOST = 64 };
 
 struct device;
 struct device_chain;
@@ -88,6 +91,8 @@ enum device_standby { DEVICE_STANDBY_AUTO, DEVICE_STANDBY_WARM, DEVICE_STANDBY_B
 bool device_stand_by(struct device *device, enum device_standby how, struct gpu_error *error);
 /* The process that stands by and how far it is, WARM or BARE; 0: there is none. Never blocks. */
 pid_t device_standing(const struct device *device, enum device_standby *how);
+/* A replacement would find all that is to stand by, or nothing is to. */
+bool device_can_switch(struct device *device, enum device_standby how);
 /* Has another worker take the place of one that is lost, with the same memory and programs, once that one has ended. Frames
  * that were there are gone; the callers of all programs get a turn. False: the device stays lost. */
 bool device_replace(struct device *device, struct gpu_error *error);
@@ -97,7 +102,21 @@ unsigned device_generation(const struct device *device);
 bool device_has_worker(struct device *device);
 /* The process that serves the device; 0: it is lost, or being replaced. Never blocks. */
 pid_t device_worker(struct device *device);
-/* Before another image of the program follows: workers end, and have ended when this returns. */
+/* What the next image of the daemon has to know of a device's workers to go on with them. */
+struct device_left {
+  struct process_left serves, stands_by;
+};
+/* Leaves them to it: they outlive device_end_all(). Their descriptors must stay open. */
+void device_leave(struct device *device, struct device_left *left);
+void device_stay(void); /* it did not follow */
+/* Takes over one of them, for a device that will be opened. Its descriptors are `control` and `counts` now. */
+void device_adopt(unsigned index, bool stands_by, const struct process_left *left, int control, int counts);
+void device_adopt_end(void); /* ends those for devices that were not opened */
+/* Its worker is the one that it had in the image before. */
+bool device_is_adopted(struct device *device);
+/* Its worker executes another program than a new one would. */
+bool device_is_outdated(struct device *device);
+/* Ends all workers that are not left to another image, and has seen their end when it returns. */
 void device_end_all(void);
 /* An error as a failure of the daemon, behind what it was about (NULL: that is all): one of the machine may pass. Returns
  * false. */

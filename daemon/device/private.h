@@ -80,6 +80,8 @@ struct device_program {
 struct process *judge_hold(struct gpu_error *error);
 /* The same, which is the caller's from now on, or a new one: for a device. */
 struct process *judge_take(struct gpu_error *error);
+/* The workers that were adopted for the device of that number, or NULL. */
+void adopted_take(unsigned index, struct process **process, struct process **standby);
 
 /* The chain's number on that worker, where it is prepared if it was not; 0 on error. */
 uint64_t chain_on(struct device_chain *chain, struct process *process, struct gpu_error *error);

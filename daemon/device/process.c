@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -245,18 +246,20 @@ static void free_process(struct process *process) {
   free(process);
 }
 
-static bool start(struct process *process, struct gpu_error *error) {
+static bool start(struct process *process, const void *none, struct gpu_error *error) {
   int other = -1;
-  if (!open_program(error) || !make_counts(process, error) || !make_control(process, &other, error)) {
+  (void)none;
+  if (!make_counts(process, error) || !make_control(process, &other, error)) {
     return false;
   }
   int code = spawn(&process->pid, other);
   close(other);
-  if (code != 0) {
-    return process_error(error, code, "cannot execute framed-worker");
-  }
+  return code == 0 || process_error(error, code, "cannot execute framed-worker");
+}
+
+static bool begin_watch(struct process *process, struct gpu_error *error) {
   process->pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
-  code = process->pidfd < 0 && errno != ENOSYS ? errno : start_watching(process);
+  int code = process->pidfd < 0 && errno != ENOSYS ? errno : start_watching(process);
   if (code != 0) {
     child_end(process->pid);
     return process_error(error, code, "cannot watch a worker");
@@ -264,7 +267,19 @@ static bool start(struct process *process, struct gpu_error *error) {
   return true;
 }
 
-struct process *process_start(struct gpu_error *error) {
+static bool note_program(struct process *process, struct gpu_error *error) {
+  struct stat file;
+  if (!open_program(error)) {
+    return false;
+  }
+  if (fstat(program.fd, &file) != 0) {
+    return process_error(error, errno, "cannot look at framed-worker");
+  }
+  process->program = (struct process_program){.device = file.st_dev, .inode = file.st_ino};
+  return true;
+}
+
+struct process *process_new(process_begin *begin, const void *context, struct gpu_error *error) {
   sigset_t every, before;
   struct process *process = calloc(1, sizeof *process);
   if (!process) {
@@ -278,19 +293,23 @@ struct process *process_start(struct gpu_error *error) {
   pthread_sigmask(SIG_SETMASK, &every, &before); /* signals are for the daemon's own threads */
   pthread_mutex_lock(&lock);
   process->generation = ++generations;
-  bool started = start(process, error);
-  if (started) {
+  bool begun = note_program(process, error) && begin(process, context, error) && begin_watch(process, error);
+  if (begun) {
     process->next = all;
     all = process;
   }
   pthread_mutex_unlock(&lock);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (!started) {
+  if (!begun) {
     close_descriptors(process);
     free_process(process);
     return NULL;
   }
   return process;
+}
+
+struct process *process_start(struct gpu_error *error) {
+  return process_new(start, NULL, error);
 }
 
 struct process *process_hold(struct process *process) {
@@ -321,16 +340,25 @@ struct process *process_release(struct process *process) {
   return NULL;
 }
 
-void process_end_all(void) {
-  const struct gpu_error error = {
-      .is_ended = true, .stage = -1, .text = "the worker was ended for a program that then could not take over"};
+void process_end_others(void) {
+  const struct gpu_error error = {.stage = -1, .text = "the worker was ended for a program that then could not take over"};
   pthread_mutex_lock(&lock);
   for (struct process *process = all; process; process = process->next) {
-    die(process, &error);
-    send_signal(process, SIGKILL);
+    if (!process->is_left) {
+      die(process, &error);
+      send_signal(process, SIGKILL);
+    }
   }
   for (struct process *process = all; process; process = process->next) {
-    (void)process_await(process, -1);
+    (void)(process->is_left || process_await(process, -1));
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+void process_stay(void) {
+  pthread_mutex_lock(&lock);
+  for (struct process *process = all; process; process = process->next) {
+    process->is_left = false;
   }
   pthread_mutex_unlock(&lock);
 }

@@ -47,8 +47,31 @@ void process_kill(struct process *process, const char *reason);
 typedef void process_lost(void *context);
 void process_on_lost(struct process *process, process_lost *lost, void *context);
 
-/* Before another image of the program follows: all workers are ended, and have ended when this returns. */
-void process_end_all(void);
+/* -- from one image of the daemon to the next (left.c) --------------------------------------------------------------- */
+
+struct process_program { /* the file that a worker executes */
+  uint64_t device, inode;
+};
+
+/* What the next image has to know of a worker to go on with it. The descriptors must stay open in that image. */
+struct process_left {
+  uint32_t version; /* WORKER_VERSION; 0: there is no worker */
+  int32_t pid, control, counts;
+  struct process_program program;
+};
+
+/* Fills that in, and exempts the worker from process_end_others(). A worker that is lost is not left. */
+void process_leave(struct process *process, struct process_left *left);
+/* Takes a worker over from the image before, with its descriptors as they are now, and has it forget what it has made. NULL: it
+ * could not be had, and is ended. */
+struct process *process_adopt(const struct process_left *left, int control, int counts);
+bool process_is_adopted(const struct process *process);
+/* It executes another file than the one that the daemon would start now. */
+bool process_is_outdated(const struct process *process);
+/* Before the next image follows: all workers that are not left to it are ended, and have ended when this returns. */
+void process_end_others(void);
+/* The next image did not follow: every worker goes on. */
+void process_stay(void);
 
 /* A memfd of zeros, mapped; -1 and errno on error. */
 int process_memory(const char *name, size_t bytes, void **base);

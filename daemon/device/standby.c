@@ -56,7 +56,8 @@ static void set_standby(struct device *device, struct process *process, enum dev
 }
 
 static bool stand_by(struct device *device, enum device_standby how, struct gpu_error *error) {
-  if (device->standby && (how == DEVICE_STANDBY_OFF || process_is_lost(device->standby, NULL))) {
+  if (device->standby &&
+      (how == DEVICE_STANDBY_OFF || process_is_lost(device->standby, NULL) || process_is_outdated(device->standby))) {
     struct process *old = device->standby;
     set_standby(device, NULL, DEVICE_STANDBY_OFF);
     process_release(old);
@@ -98,4 +99,10 @@ struct process *standby_take(struct device *device) {
 pid_t device_standing(const struct device *device, enum device_standby *how) {
   *how = atomic_load(&device->standby_is);
   return atomic_load(&device->standby_pid);
+}
+
+bool device_can_switch(struct device *device, enum device_standby how) {
+  enum device_standby is;
+  const bool is_there = device_standing(device, &is) != 0;
+  return is_there ? is == decide(device, how) : decide(device, how) == DEVICE_STANDBY_OFF;
 }

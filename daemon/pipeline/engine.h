@@ -15,7 +15,7 @@
 
 struct engine;
 
-enum { ENGINE_NAME = 128, ENGINE_TEXT = 320, ENGINE_MOST_DEVICES = 64 };
+enum { ENGINE_NAME = 128, ENGINE_TEXT = 320, ENGINE_MOST_DEVICES = DEVICE_MOST };
 
 /* A device that is left out: it is not opened, and its sessions are on other devices. */
 enum engine_absence {
@@ -36,8 +36,11 @@ extern const char *const engine_absence_names[];
 struct engine *engine_open(const struct config *config, const struct engine *left, bool hurries, struct failure *failure);
 /* Everything runs: devices may take their time again. */
 void engine_end_hurry(struct engine *engine);
-/* Before an orderly end: keeps the devices' calibrations for the next process. */
-void engine_keep(struct engine *engine);
+/* Before an orderly end: keeps the devices' calibrations for the next process, and their workers if it `follows` in place. */
+void engine_keep(struct engine *engine, bool follows);
+/* Takes over the workers that the engine in the previous process kept; `left` is its address. Call it before any other worker
+ * is started. */
+void engine_adopt_workers(const struct engine *left);
 /* Copies the list of devices that are left out into `left`, the previous process's engine, because the next image takes over
  * from that. */
 bool engine_keep_absents(const struct engine *engine, const struct engine *left);
@@ -116,6 +119,8 @@ void engine_unpark(struct engine *engine);
 /* Starts a standby worker for each device. Blocks: for a set-up thread. Returns false if one device has none; `error` has the
  * reason. */
 bool engine_stand_by(struct engine *engine, enum config_standby standby, struct gpu_error *error);
+/* The worker of that device executes another program than is installed, and may be replaced now. */
+bool engine_may_renew(const struct engine *engine, unsigned index, enum config_standby standby);
 /* CLOCK_MONOTONIC ns of the oldest last finished turn of all lanes. */
 int64_t engine_beat(const struct engine *engine);
 

@@ -15,6 +15,7 @@
 #include "daemon/device/formats.h"
 #include "daemon/measure/clock.h"
 #include "daemon/pipeline/private.h"
+#include "daemon/state/fd_table.h"
 #include "daemon/state/image.h"
 
 const char *const engine_absence_names[] = {[ENGINE_DRAINED] = "drained", [ENGINE_FAILED] = "failed"};
@@ -91,11 +92,17 @@ void engine_usage(const struct engine *engine, struct gpu_usage *usage) {
   }
 }
 
+static const enum device_standby ways[] = {[CONFIG_STANDBY_AUTO] = DEVICE_STANDBY_AUTO,
+                                           [CONFIG_STANDBY_WARM] = DEVICE_STANDBY_WARM,
+                                           [CONFIG_STANDBY_BARE] = DEVICE_STANDBY_BARE,
+                                           [CONFIG_STANDBY_OFF] = DEVICE_STANDBY_OFF};
+
+bool engine_may_renew(const struct engine *engine, unsigned index, enum config_standby standby) {
+  struct device *device = engine_device(engine, index);
+  return !device_is_lost(device) && device_is_outdated(device) && device_can_switch(device, ways[standby]);
+}
+
 bool engine_stand_by(struct engine *engine, enum config_standby standby, struct gpu_error *error) {
-  static const enum device_standby ways[] = {[CONFIG_STANDBY_AUTO] = DEVICE_STANDBY_AUTO,
-                                             [CONFIG_STANDBY_WARM] = DEVICE_STANDBY_WARM,
-                                             [CONFIG_STANDBY_BARE] = DEVICE_STANDBY_BARE,
-                                             [CONFIG_STANDBY_OFF] = DEVICE_STANDBY_OFF};
   bool all = true;
   for (unsigned i = 0; i < engine->device_count; i++) {
     all = device_stand_by(engine->devices[i].device, ways[standby], error) && all;
@@ -338,15 +345,48 @@ bool engine_open_devices(struct engine *engine, const struct config *config, con
   bool opened = open_all(engine, config, failure);
   /* a reload may name all devices, and the driver was not asked for them until now */
   engine->there = opened ? count_devices(config) : 0;
+  device_adopt_end();
   return opened;
 }
 
+static void want(const struct process_left *worker) {
+  if (worker->version != 0) {
+    fd_table_want(worker->control);
+    fd_table_want(worker->counts);
+  }
+}
+
 /* Calibrations may change while lanes run. */
-void engine_keep(struct engine *engine) {
+void engine_keep(struct engine *engine, bool follows) {
+  for (unsigned i = 0; i < ENGINE_MOST_DEVICES; i++) {
+    engine->known[i].workers = (struct device_left){.serves = {.version = 0}};
+  }
   for (unsigned i = 0; i < engine->device_count; i++) {
     struct known *known = &engine->known[engine->devices[i].index];
     device_calibration(engine->devices[i].device, &known->calibration);
     known->is_known = true;
+    if (follows) {
+      device_leave(engine->devices[i].device, &known->workers);
+      want(&known->workers.serves);
+      want(&known->workers.stands_by);
+    }
+  }
+}
+
+static void adopt_worker(unsigned index, bool stands_by, const struct process_left *left) {
+  if (left->version != 0) {
+    const int control = fd_table_take(left->control), counts = fd_table_take(left->counts);
+    fd_table_leave(control, false); /* another image that takes all this up once more gets new workers */
+    fd_table_leave(counts, false);
+    device_adopt(index, stands_by, left, control, counts);
+  }
+}
+
+void engine_adopt_workers(const struct engine *address) {
+  const struct engine *left = image_left_at(address, IMAGE_ENGINE, sizeof *left);
+  for (unsigned i = 0; left && i < ENGINE_MOST_DEVICES; i++) {
+    adopt_worker(i, false, &left->known[i].workers.serves);
+    adopt_worker(i, true, &left->known[i].workers.stands_by);
   }
 }
 

@@ -44,6 +44,7 @@ struct opened {
 struct known { /* measurements of a device */
   bool is_known;
   struct gpu_calibration calibration;
+  struct device_left workers; /* for an image that follows in place */
 };
 
 struct engine {

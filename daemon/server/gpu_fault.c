@@ -29,6 +29,7 @@ struct recovery { /* of a device */
   bool works;        /* a set-up thread is at it */
   bool waits;        /* its workers failed too often */
   bool moves;        /* its sessions will move to other devices */
+  bool is_planned;   /* the worker before was sound */
   bool replaced;     /* what the set-up thread found */
   struct gpu_error error;
   int64_t since, back; /* when it failed, and when it was back after the fault before; CLOCK_MONOTONIC ns */
@@ -59,7 +60,7 @@ static bool rewind_frames(struct recovery *recovery) {
   struct failure failure;
   bool rewound = engine_park(server->engine, &patience);
   if (rewound) {
-    if (!recovery->fault.error.is_ended && server_suspect(server, device, true, false) == 1) {
+    if (!recovery->is_planned && server_suspect(server, device, true, false) == 1) {
       server_suspect(server, device, true, true);
     }
     retry_restart(engine_retry(server->engine));
@@ -131,15 +132,15 @@ static void judge_fault(struct recovery *recovery, bool starts) {
   const unsigned limit = server->config->gpu.faults;
   const int64_t now = clock_now();
   char why[ENGINE_TEXT];
-  /* it is the suspected frame's fault, or the daemon's own doing, and not the device's */
-  const bool is_known = (!starts && retry_is_on(engine_retry(server->engine))) || error->is_ended;
-  const bool is_too_much = !error->is_ended && (limit == 0 || (!is_known && history_is_too_fast(&server->history, limit, now)));
+  recovery->is_planned = false;
+  const bool is_known = !starts && retry_is_on(engine_retry(server->engine)); /* it is the suspected frame's fault */
+  const bool is_too_much = limit == 0 || (!is_known && history_is_too_fast(&server->history, limit, now));
   if (!is_known) {
     history_note_fault(&server->history, now);
   }
   history_end(&server->history, HISTORY_FAULT, recovery->sentence, recovery->since);
   snprintf(why, sizeof why, "it failed more than %u times in a minute: %.200s", limit, error->text);
-  if ((starts && !error->is_ended && move_off(recovery, error->text)) || (is_too_much && move_off(recovery, why))) {
+  if ((starts && move_off(recovery, error->text)) || (is_too_much && move_off(recovery, why))) {
     return;
   }
   if (is_too_much) {
@@ -154,12 +155,14 @@ static void end_recovery(struct recovery *recovery) {
   struct server *server = recovery->server;
   recovery->is_under_way = false;
   recovery->back = clock_now();
-  server->history.stopped = recovery->since; /* another device may have failed since */
-  history_begin(&server->history, recovery->back);
+  if (!recovery->is_planned) {
+    server->history.stopped = recovery->since; /* another device may have failed since */
+    history_begin(&server->history, recovery->back);
+  }
   worker_history_replace(&server->workers[recovery->number], recovery->reason, recovery->since, recovery->back);
   checkup_revive(server);
   log_event(LOG_WORKER_REPLACED, NULL, "device %u has another worker: frames there stood still for %.3g ms", recovery->number,
-            (double)server->history.gap / (double)NS_PER_MS);
+            (double)(recovery->back - recovery->since) / (double)NS_PER_MS);
   server_note(server);
 }
 
@@ -205,14 +208,10 @@ static bool is_stale(const struct server *server, const struct fault *fault) {
   return fault->pipeline ? fault->generation != device_generation(device) : !device_is_lost(device);
 }
 
-void server_fault(struct server *server, const struct server_cause *cause) {
-  const struct fault *fault = cause->fault;
-  struct recovery *recovery = find_recovery(server, fault->device);
-  char text[FAULT_TEXT];
-  if (!recovery || recovery->is_under_way || server->handing_over || is_stale(server, fault)) {
-    return;
-  }
+static void begin_recovery(struct recovery *recovery, const struct fault *fault) {
+  struct server *server = recovery->server;
   const int64_t now = clock_now();
+  char text[FAULT_TEXT];
   recovery->is_under_way = true;
   recovery->is_rewound = recovery->waits = recovery->moves = false;
   recovery->since = now;
@@ -223,7 +222,24 @@ void server_fault(struct server *server, const struct server_cause *cause) {
            fault->pipeline ? ": " : "", fault_describe(&recovery->fault, text));
   snprintf(recovery->reason, sizeof recovery->reason, "%s", fault->error.text);
   device_abandon(engine_device(server->engine, recovery->number), fault->error.text);
-  judge_fault(recovery, false);
+}
+
+void server_fault(struct server *server, const struct server_cause *cause) {
+  const struct fault *fault = cause->fault;
+  struct recovery *recovery = find_recovery(server, fault->device);
+  if (recovery && !recovery->is_under_way && !server->handing_over && !is_stale(server, fault)) {
+    begin_recovery(recovery, fault);
+    judge_fault(recovery, false);
+  }
+}
+
+void server_renew_worker(struct server *server, unsigned device) {
+  struct recovery *recovery = find_recovery(server, device);
+  struct fault fault;
+  fault_of_device(&fault, device, "another framed-worker is installed");
+  begin_recovery(recovery, &fault);
+  recovery->is_planned = true;
+  start_worker(recovery);
 }
 
 /* -- for others ------------------------------------------------------------------------------------------------------- */

@@ -28,6 +28,9 @@
 enum { ROUNDS = 64, MOST_FILES = 1024 /* of models and stages */ };
 
 const char *server_take_config(const struct left *left) {
+  if (!left->live && !left->by_manager) {
+    engine_adopt_workers(left->state->engine);
+  }
   const char *at = left->text;
   for (unsigned i = 0; at && i < left->state->files; i++) {
     char *path;
@@ -90,7 +93,7 @@ static struct state *handover_put(struct server *server, bool program, bool live
     pipeline_keep(server->pipelines[i], program, live);
   }
   if (!live) {
-    engine_keep(server->engine);
+    engine_keep(server->engine, program);
   }
   return make_state(server, program);
 }

@@ -198,6 +198,8 @@ void recoveries_stop(struct server *server); /* idempotent */
 void recoveries_free(struct server *server); /* after the loop */
 /* A device has lost its worker. */
 void server_fault(struct server *server, const struct server_cause *cause);
+/* Replaces a sound worker, because another program than the one it executes was installed. */
+void server_renew_worker(struct server *server, unsigned device);
 /* Whether the device has lost its worker, and has no other one yet. */
 bool recovery_is_under_way(const struct server *server, unsigned device);
 /* Whether a device will have another worker soon. */

@@ -290,7 +290,10 @@ static unsigned count_files(const struct config *config) {
 
 static void note_workers(struct server *server) {
   for (unsigned i = 0; i < engine_devices(server->engine); i++) {
-    worker_history_begin(&server->workers[engine_device_number(server->engine, i)], clock_now());
+    const unsigned number = engine_device_number(server->engine, i);
+    if (!device_is_adopted(engine_device(server->engine, number))) {
+      worker_history_begin(&server->workers[number], clock_now());
+    }
   }
 }
 

@@ -60,10 +60,23 @@ static void report_lost(struct server *server) {
   }
 }
 
+/* One at a time. */
+static void renew_a_worker(struct server *server) {
+  for (unsigned i = 0; i < engine_devices(server->engine) && !recoveries_are_at_work(server); i++) {
+    const unsigned number = engine_device_number(server->engine, i);
+    if (engine_may_renew(server->engine, number, server->config->gpu.standby)) {
+      server_renew_worker(server, number);
+    }
+  }
+}
+
 static void attend_devices(struct server *server) {
   report_lost(server);
   bool may = server->phase == SERVER_RUNNING && !server->reload && !server->attending && !recoveries_are_at_work(server);
-  struct attending *attending = may ? calloc(1, sizeof *attending) : NULL;
+  if (may) {
+    renew_a_worker(server);
+  }
+  struct attending *attending = may && !recoveries_are_at_work(server) ? calloc(1, sizeof *attending) : NULL;
   if (attending) { /* else the next tick tries again */
     *attending = (struct attending){.server = server, .standby = server->config->gpu.standby};
     server->attending = loop_job(&server->loop, attend, on_attended, attending);

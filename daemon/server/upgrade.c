@@ -84,6 +84,12 @@ static void upgrade_execute(void *context) {
     upgrade_refuse(upgrade, LATE);
     return;
   }
+  /* With a worker, which is to stay. */
+  const bool is_busy = upgrade->server->attending || recoveries_are_at_work(upgrade->server);
+  if (is_busy && ++upgrade->attempts < ATTEMPTS) {
+    execute_later(upgrade, AGAIN_MS);
+    return;
+  }
   snprintf(text, sizeof text, "%s took over", exec_program());
   if (server_has_files(upgrade->server, &failure)) {
     server_hand_over(upgrade->server, HISTORY_UPGRADE, text, exec_program(), &failure);

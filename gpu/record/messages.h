@@ -33,7 +33,8 @@ enum worker_call {
   WORKER_ARENA,   /* bytes; its memory. Answer: its id */
   WORKER_LINE,    /* number; line page, bell page, eventfd */
   WORKER_PROGRAM, /* struct worker_program; page, and where `resident` a mailbox. Answer: its id, struct worker_ready */
-  WORKER_CALM,    /* nothing: see `hurries` of struct worker_open */
+  WORKER_CALM,    /* nothing: see `hurries` of struct worker_open. Ends what WORKER_RESET began */
+  WORKER_RESET,   /* nothing: another image of the daemon has followed, and asks for everything again (reset.c) */
   WORKER_LET_GO,  /* id of whatever has one */
   WORKER_CALLS
 };

@@ -1,19 +1,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "gpu/backend.h"
 #include "gpu/model/private.h"
 #include "gpu/nvml.h"
 #include "gpu/serve/serve.h"
-
-struct arena {
-  void *base;
-  size_t bytes;
-};
 
 struct served_chain {
   struct gpu_chain *chain;
@@ -22,6 +15,7 @@ struct served_chain {
 
 static struct gpu_device *device; /* NULL until it is opened */
 static enum gpu_backend_choice choice;
+static unsigned place; /* the number of the device */
 
 static bool refuse(struct gpu_error *error, const char *what) {
   return gpu_error_set(error, EBADMSG, "restart the daemon", "the worker got a request that it does not understand (%s)", what);
@@ -52,19 +46,23 @@ static bool open_device(struct worker_message *request, struct pack *answer, str
   struct worker_open open;
   struct worker_device is = {.node = 0};
   unpack_bytes(&request->unpack, &open, sizeof open);
-  if (request->unpack.failed || device || open.choice > GPU_BACKEND_CPU) {
+  const bool is_open = device && open.choice == choice && open.index == place; /* for the image of the daemon before */
+  if (request->unpack.failed || (device && !is_open) || open.choice > GPU_BACKEND_CPU) {
     return refuse(error, "open");
   }
-  realtime = open.realtime;
-  if (realtime.policy != 0) {
-    gpu_on_thread(on_thread, &realtime);
-  }
-  choice = (enum gpu_backend_choice)open.choice;
-  gpu_expect(open.slots);
   gpu_hurry(open.hurries != 0);
-  device = gpu_open_calibrated(choice, open.index, open.workers, open.is_known ? &open.known : NULL, error);
-  if (!device || !counts_open(device, take(request, 0), error)) {
-    return false;
+  if (!is_open) {
+    realtime = open.realtime;
+    if (realtime.policy != 0) {
+      gpu_on_thread(on_thread, &realtime);
+    }
+    choice = (enum gpu_backend_choice)open.choice;
+    place = open.index;
+    gpu_expect(open.slots);
+    device = gpu_open_calibrated(choice, place, open.workers, open.is_known ? &open.known : NULL, error);
+    if (!device || !counts_open(device, take(request, 0), error)) {
+      return false;
+    }
   }
   memcpy(is.name, gpu_device_name(device), strlen(gpu_device_name(device)) + 1);
   memcpy(is.backend, gpu_backend_name(device), strlen(gpu_backend_name(device)) + 1);
@@ -97,39 +95,19 @@ static bool look(struct worker_message *request, struct pack *answer, struct gpu
   return true;
 }
 
-/* -- memory --------------------------------------------------------------------------------------------------------- */
-
 static bool add(enum object_kind kind, void *object, struct pack *answer, struct gpu_error *error) {
   uint64_t id = objects_add(kind, object);
   pack_number(answer, (int64_t)id);
   return id != 0 || no_memory(error);
 }
 
-static void drop_arena(struct arena *arena) {
-  if (device) {
-    gpu_unpin(device, arena->base, arena->bytes);
-  }
-  munmap(arena->base, arena->bytes);
-  free(arena);
-}
-
 static bool take_arena(struct worker_message *request, struct pack *answer, struct gpu_error *error) {
-  size_t bytes = (size_t)unpack_within(&request->unpack, 1, INT64_MAX);
-  struct arena *arena = request->unpack.failed || !device ? NULL : malloc(sizeof *arena);
-  if (!arena) {
+  const size_t bytes = (size_t)unpack_within(&request->unpack, 1, INT64_MAX);
+  if (request->unpack.failed || !device) {
     return refuse(error, "arena");
   }
-  *arena = (struct arena){.base = serve_map(take(request, 0), bytes), .bytes = bytes};
-  if (!arena->base) {
-    free(arena);
-    return gpu_error_set(error, errno, NULL, "the worker cannot map %zu bytes: %s", bytes, strerror(errno));
-  }
-  if (!gpu_pin(device, arena->base, bytes, error)) {
-    munmap(arena->base, bytes);
-    free(arena);
-    return false;
-  }
-  return add(OBJECT_ARENA, arena, answer, error);
+  struct arena *arena = arenas_take(device, take(request, 0), bytes, error);
+  return arena && add(OBJECT_ARENA, arena, answer, error);
 }
 
 /* -- models --------------------------------------------------------------------------------------------------------- */
@@ -307,20 +285,13 @@ static bool count_users(struct worker_message *request, struct gpu_error *error)
 
 /* -- programs ------------------------------------------------------------------------------------------------------- */
 
-/* NULL: those bytes are not in the arena. */
-static void *place_of(uint64_t id, uint64_t offset, size_t bytes) {
-  const struct arena *arena = objects_find(OBJECT_ARENA, id);
-  bool fits = arena && offset <= arena->bytes && arena->bytes - offset >= bytes;
-  return fits ? (unsigned char *)arena->base + offset : NULL;
-}
-
 static bool find_buffers(const struct worker_program *setup, const struct gpu_chain *chain,
                          struct gpu_buffers buffers[GPU_MAX_SLOTS]) {
   bool found = true;
   for (unsigned i = 0; i < setup->count; i++) {
     const struct worker_buffers *own = &setup->buffers[i];
-    buffers[i] = (struct gpu_buffers){.input = place_of(own->input_arena, own->input, chain->input_bytes),
-                                      .output = place_of(own->output_arena, own->output, chain->output_bytes)};
+    buffers[i] = (struct gpu_buffers){.input = arenas_place(own->input_arena, own->input, chain->input_bytes),
+                                      .output = arenas_place(own->output_arena, own->output, chain->output_bytes)};
     found = found && buffers[i].input && buffers[i].output;
   }
   return found;
@@ -358,26 +329,30 @@ static bool make_program(struct worker_message *request, struct pack *answer, st
 
 /* -- all ------------------------------------------------------------------------------------------------------------ */
 
-static bool let_go(struct worker_message *request, struct gpu_error *error) {
-  enum object_kind kind;
-  void *object = objects_take((uint64_t)unpack_number(&request->unpack), &kind);
+static void drop(enum object_kind kind, void *object) {
   switch (kind) {
   case OBJECT_MODEL:
     model_release(object);
-    return true;
+    break;
   case OBJECT_CHAIN:
     drop_chain(object);
-    return true;
+    break;
   case OBJECT_ARENA:
-    drop_arena(object);
-    return true;
+    arenas_drop(object);
+    break;
   case OBJECT_PROGRAM:
     lines_remove(object);
-    return true;
+    break;
   case OBJECT_NONE:
     break;
   }
-  return refuse(error, "let go");
+}
+
+static bool let_go(struct worker_message *request, struct gpu_error *error) {
+  enum object_kind kind;
+  void *object = objects_take((uint64_t)unpack_number(&request->unpack), &kind);
+  drop(kind, object);
+  return kind != OBJECT_NONE || refuse(error, "let go");
 }
 
 static bool open_line(struct worker_message *request, struct gpu_error *error) {
@@ -407,6 +382,10 @@ static bool answer_call(enum worker_call call, struct worker_message *request, s
     return make_program(request, &answer->pack, error);
   case WORKER_CALM:
     gpu_hurry(false);
+    serve_end_reset();
+    return true;
+  case WORKER_RESET:
+    serve_reset(drop);
     return true;
   case WORKER_LET_GO:
     return let_go(request, error);

@@ -245,7 +245,7 @@ static void *serve(void *context) {
   int64_t active = 0, asked = 0;
   prctl(PR_SET_TIMERSLACK, 1000UL); /* naps are short */
   pthread_mutex_lock(&line->lock);
-  for (;;) {
+  while (!line->ends) {
     bool any = serve_bits(line);
     bool spins = ask_all(line, false);
     int64_t nap = rung_attend(line);
@@ -263,6 +263,7 @@ static void *serve(void *context) {
       asked = gpu_now();
     }
   }
+  pthread_mutex_unlock(&line->lock);
   return NULL;
 }
 
@@ -279,7 +280,6 @@ static struct line *find_line(unsigned number) {
 }
 
 bool lines_open(unsigned number, const int descriptors[3], struct gpu_error *error) {
-  pthread_t thread;
   struct line *line = calloc(1, sizeof *line);
   if (!line || line_count == MOST_LINES || find_line(number)) {
     free(line);
@@ -290,10 +290,10 @@ bool lines_open(unsigned number, const int descriptors[3], struct gpu_error *err
   line->page = serve_map(descriptors[0], sizeof *line->page);
   line->bell = serve_map(descriptors[1], sizeof *line->bell);
   line->eventfd = descriptors[2];
-  if (!line->page || !line->bell || gpu_thread_new(&thread, "framed-serve", serve, line) != 0) {
+  if (!line->page || !line->bell || gpu_thread_new(&line->thread, "framed-serve", serve, line) != 0) {
     return gpu_error_set(error, errno, NULL, "the worker cannot serve a lane"); /* the worker is of no use, and ends */
   }
-  gpu_tell_of_thread(thread);
+  gpu_tell_of_thread(line->thread);
   pthread_mutex_lock(&all);
   lines[line_count++] = line;
   pthread_mutex_unlock(&all);
@@ -380,7 +380,6 @@ struct served *lines_add(const struct worker_program *setup, struct gpu_device *
 
 const struct gpu_program *lines_program(const struct served *served) { return served->program; }
 
-/* No frame of it runs any more, and none comes. */
 void lines_remove(struct served *served) {
   struct line *line = served->line;
   take_line(line);
@@ -388,5 +387,27 @@ void lines_remove(struct served *served) {
   line->spinners -= served->is_awaited;
   line->rung -= served->is_rung;
   pthread_mutex_unlock(&line->lock);
+  for (tidy(served); served->running > 0; tidy(served)) {
+    look(served, true);
+    nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+  }
   drop(served);
+}
+
+void lines_close(void) {
+  pthread_mutex_lock(&all);
+  while (line_count > 0) {
+    struct line *line = lines[--line_count];
+    take_line(line);
+    line->ends = true;
+    futex_wake(line);
+    pthread_mutex_unlock(&line->lock);
+    pthread_join(line->thread, NULL);
+    munmap(line->page, sizeof *line->page);
+    munmap(line->bell, sizeof *line->bell);
+    close(line->eventfd);
+    pthread_mutex_destroy(&line->lock);
+    free(line);
+  }
+  pthread_mutex_unlock(&all);
 }

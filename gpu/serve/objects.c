@@ -63,3 +63,16 @@ void *objects_take(uint64_t id, enum object_kind *kind) {
   pthread_mutex_unlock(&lock);
   return object;
 }
+
+void *objects_take_any(enum object_kind kind) {
+  void *object = NULL;
+  pthread_mutex_lock(&lock);
+  for (size_t i = 0; i < count && !object; i++) {
+    if (objects[i].kind == kind) {
+      object = objects[i].object;
+      objects[i] = objects[--count];
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  return object;
+}

@@ -15,6 +15,8 @@ struct line {
   struct line_page *page;
   struct bell_page *bell;
   int eventfd;
+  pthread_t thread;
+  bool ends;
   pthread_mutex_t lock; /* held but while the thread sleeps */
   atomic_uint waiting;  /* for the lock */
   unsigned spinners;    /* programs whose lane spins */

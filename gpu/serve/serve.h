@@ -4,6 +4,8 @@
  *   main.c     the control socket: a thread for each call
  *   calls.c    what a call does: chains, models, memory, programs
  *   objects.c  what was made for the daemon, by numbers
+ *   arenas.c   the memory of slots
+ *   reset.c    what stays when another image of the daemon follows
  *   lines.c    frames: a thread for each of the daemon's lanes
  *   rung.c     frames that a lane gives to a kernel that stays
  *   counts.c   what the daemon may read at any time
@@ -43,6 +45,26 @@ enum object_kind { OBJECT_NONE, OBJECT_MODEL, OBJECT_CHAIN, OBJECT_ARENA, OBJECT
 uint64_t objects_add(enum object_kind kind, void *object); /* 0: there is no memory */
 void *objects_find(enum object_kind kind, uint64_t id);    /* NULL: there is none of that kind */
 void *objects_take(uint64_t id, enum object_kind *kind);   /* it is no longer there */
+void *objects_take_any(enum object_kind kind);             /* NULL: there is none of that kind */
+
+/* -- arenas.c ------------------------------------------------------------------------------------------------------- */
+
+struct arena;
+
+/* Maps and registers memory, unless it was set aside. Takes the descriptor. NULL with an error. */
+struct arena *arenas_take(struct gpu_device *device, int descriptor, size_t bytes, struct gpu_error *error);
+void arenas_drop(struct arena *arena);
+void arenas_set_aside(struct arena *arena);
+void arenas_drop_aside(void);
+/* NULL: those bytes are not in the arena of that number. */
+void *arenas_place(uint64_t id, uint64_t offset, size_t bytes);
+
+/* -- reset.c -------------------------------------------------------------------------------------------------------- */
+
+typedef void reset_drop(enum object_kind kind, void *object);
+/* Drops all programs, which waits for their frames, and ends all lanes' threads. Sets the rest aside. */
+void serve_reset(reset_drop *drop);
+void serve_end_reset(void); /* gives back what was set aside and not asked for again */
 
 /* -- lines.c -------------------------------------------------------------------------------------------------------- */
 
@@ -54,7 +76,10 @@ bool lines_open(unsigned number, const int descriptors[3], struct gpu_error *err
 struct served *lines_add(const struct worker_program *setup, struct gpu_device *device, const struct gpu_chain *chain,
                          const struct gpu_buffers *buffers, const int descriptors[2], struct gpu_error *error);
 const struct gpu_program *lines_program(const struct served *served);
+/* Waits for frames that still run; none comes any more. */
 void lines_remove(struct served *served);
+/* Ends the threads of all lanes, which have no program any more. */
+void lines_close(void);
 
 /* -- counts.c ------------------------------------------------------------------------------------------------------- */
 

@@ -83,6 +83,7 @@ def test_a_drain_waits_for_what_is_held(place):
         with Borrower(sink) as consumer, Native(source, PRODUCER) as producer:
             send(producer, range(2))
             receive(consumer, 0)
+            wait_until(lambda: daemon.status()["pipelines"]["cam0"]["frames"]["in"] == 2, "the second frame is taken")
             draining = Background(daemon.command, "/v1/pipelines/cam0/drain")
             receive(consumer, 1)
             time.sleep(0.3)

@@ -1,11 +1,13 @@
 """A worker that stands by takes the place of one that ends, and another one stands by after that."""
 
 import os
+import shutil
 import signal
 
 import pytest
 
 from harness import BACKEND, Daemon, numbered, pipeline, wait_until
+from harness.daemon import WORKER
 
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -15,11 +17,16 @@ def worker(daemon):
     return daemon.status()["devices"]["0"]["worker"]
 
 
-def wait_for_standby(daemon, state):
+def wait_for_standby(daemon, state, other_than=None):
     """The process that serves, and the one that stands by."""
-    wait_until(lambda: (worker(daemon)["standby"] or {}).get("state") == state, f"one stands by, and is {state}")
-    now = worker(daemon)
-    return now["pid"], now["standby"]["pid"]
+
+    def look():
+        now = worker(daemon)
+        standby = now["standby"]
+        is_there = standby and standby["state"] == state and standby["pid"] != other_than
+        return is_there and (now["pid"], standby["pid"])
+
+    return wait_until(look, f"one stands by, and is {state}")
 
 
 def pass_frames(producer, reader, first):
@@ -46,7 +53,7 @@ def test_its_own_end_costs_nothing(place):
         with daemon.producer() as producer, daemon.reader() as reader:
             _, first = wait_for_standby(daemon, "warm")
             os.kill(first, signal.SIGKILL)
-            wait_until(lambda: wait_for_standby(daemon, "warm")[1] != first, "another one stands by")
+            wait_for_standby(daemon, "warm", other_than=first)
             pass_frames(producer, reader, 0)
             assert worker(daemon)["replaced"] == 0
 
@@ -61,3 +68,22 @@ def test_a_reload_takes_it_and_gives_it(place):
         daemon.command("/v1/reload")
         wait_until(lambda: worker(daemon)["standby"] is None, "it has gone")
         assert worker(daemon)["pid"] == serves
+
+
+@pytest.mark.parametrize("standby", ["warm", "off"])
+def test_an_installed_worker_takes_over(place, standby):
+    """An upgrade keeps the worker that runs; one that was installed with the daemon then takes its place."""
+    program, new = place / "framed-worker", place / "new"
+    shutil.copy(WORKER, program)
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu={"backend": BACKEND, "standby": standby}, env={"FRAMED_WORKER": program}) as daemon:
+        with daemon.producer() as producer, daemon.reader() as reader:
+            pass_frames(producer, reader, 0)
+            first = worker(daemon)["pid"]
+            shutil.copy(WORKER, new)
+            new.rename(program)
+            assert daemon.post("/v1/upgrade")[0] == 200
+            pass_frames(producer, reader, 5)
+            wait_until(lambda: worker(daemon)["pid"] not in (first, None), "the worker is replaced")
+            pass_frames(producer, reader, 10)
+            assert worker(daemon)["last"]["reason"] == "another framed-worker is installed"
+            assert daemon.status()["handovers"]["fault"] == 0

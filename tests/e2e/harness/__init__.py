@@ -5,7 +5,7 @@ the deadlines (sanitizers, busy machines). Needs Python 3.9, pytest and numpy, s
 machine with a GPU.
 
 FRAMED_BINARY   the daemon (default: build/check/framed)
-FRAMECTL        framectl (default: beside the daemon)
+FRAMECTL, FRAMED_WORKER: framectl and framed-worker (default: beside the daemon)
 FRAMED_BACKEND  cpu (default) or cuda
 FRAMED_SLOW     factor for every deadline (default 1)
 """

@@ -20,6 +20,7 @@ from harness.waiting import limit, thread_states, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BINARY = pathlib.Path(os.environ.get("FRAMED_BINARY", ROOT / "build/check/framed")).absolute()
+WORKER = pathlib.Path(os.environ.get("FRAMED_WORKER", BINARY.with_name("framed-worker"))).absolute()
 FRAMECTL = pathlib.Path(os.environ.get("FRAMECTL", BINARY.with_name("framectl"))).absolute()
 BACKEND = os.environ.get("FRAMED_BACKEND", "cpu")
 
