@@ -1,4 +1,4 @@
-/* Reads users and groups, whose names the system knows. */
+/* Reads users and groups by name or number. */
 #include <grp.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static bool find_group(const char *name, unsigned *id) {
   return entry != NULL;
 }
 
-/* A name that the system knows, or a number; false if an error was added. */
+/* Reads a name that the system knows, or a number. False if an error was added. */
 static bool read_id(struct reader *reader, const struct config_key *key, const struct node *node, bool is_user, unsigned *id) {
   const char *kind = is_user ? "user" : "group";
   int64_t number;
@@ -60,7 +60,7 @@ static bool append_id(struct reader *reader, unsigned **ids, unsigned *count, un
   return true;
 }
 
-/* Appends the ids of a list of names to `*ids`. Each may take a look-up, so there is a limit. */
+/* Appends the ids of a list of names to `*ids`. The number of names is limited, since each may need a slow look-up. */
 static void read_ids(struct reader *reader, const struct config_key *key, const struct node *node, bool is_user, unsigned **ids,
                      unsigned *count) {
   if (node->kind != NODE_LIST && !node_is_nothing(node)) {

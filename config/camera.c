@@ -97,7 +97,7 @@ void camera_read_url(struct reader *reader, const struct config_key *key, const 
 
 /* -- its pipeline -------------------------------------------------------------------------------------------------- */
 
-/* A file waits for the pipeline. A camera does not. */
+/* Only a file can wait for the pipeline. */
 static bool is_live(const struct config_source *source) { return source->path && !is_scheme(source->path, "file"); }
 
 static bool find_pixels(const struct config_vocabulary *vocabulary, const char *name, unsigned *index) {
@@ -152,7 +152,7 @@ static void check_format(struct reader *reader, const struct config_source *sour
   }
 }
 
-/* Such a name makes a path of its own only below the folder of credentials. */
+/* Only such a name is a path directly below the folder of credentials. */
 static bool is_name(const char *name) {
   size_t length = strlen(name);
   static const char *const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";

@@ -1,9 +1,9 @@
 /*
  * A list of errors with their places, made into one report.
  *
- * It owns copies of all it was given, so that errors outlive the configuration that failed. The report is sorted
- * by file and line, quotes each line once with a caret, and is bounded: a hostile file gets at most ERRORS_SHOWN
- * errors of bounded length back. If memory runs out the report says only that, from a constant.
+ * It owns copies of all texts, so that errors outlive a failed configuration. The report is sorted by file and line, and quotes
+ * each line once with a caret. It is bounded: a hostile file produces at most ERRORS_SHOWN errors of limited length. If memory
+ * runs out, the report is a constant that says so.
  */
 #include "config/errors.h"
 
@@ -66,7 +66,7 @@ void errors_set_exhausted(struct config_errors *errors) {
   errors->count++;
 }
 
-/* Index + 1 of the file called `name`, or 0. */
+/* The index of the file called `name`, plus 1; 0 if it is unknown. */
 static unsigned find_source(const struct config_errors *errors, const char *name) {
   for (unsigned i = 0; name && i < errors->source_count; i++) {
     if (strcmp(errors->sources[i].name, name) == 0) {
@@ -117,7 +117,7 @@ static bool set_texts(struct entry *entry, const char *remedy, const char *messa
   return true;
 }
 
-/* False if there was no memory for it. */
+/* False if there is no memory. */
 static bool add_entry(struct config_errors *errors, struct config_mark at, const char *remedy, const char *message) {
   unsigned source = find_source(errors, at.file);
   if (at.file && source == 0) {
@@ -156,7 +156,7 @@ void config_errors_add(struct config_errors *errors, struct config_mark at, cons
   }
 }
 
-/* Messages about a file that cannot be read end with the system's words: "cannot read it: Too many open files". */
+/* Recognises errors of the system. Messages about unreadable files end with its text: "cannot read it: Too many open files". */
 static bool is_of_machine(const char *message) {
   static const int shortages[] = {EMFILE, ENFILE, ENOMEM, EIO, ESTALE};
   size_t length = strlen(message);

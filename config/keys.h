@@ -1,9 +1,9 @@
 /*
- * The table of keys: what the file may hold, from which the reader, the canonical text, the schema and the manual
- * page come. It is constant; keys.def holds its rows.
+ * The table of the configuration's keys. Reader, canonical text, schema and manual page are made from this table. It is
+ * constant; keys.def holds its rows.
  *
- * A section is a mapping of fixed keys that fills one structure. Some sections have variants: the key that
- * `selects` names the variant (a source's `socket` or `file`), and other keys may apply to some variants only.
+ * A section is a mapping of fixed keys that fills one structure. Some sections have variants. A key with `selects` chooses the
+ * variant (a source's `socket` or `file`), and other keys may apply to some variants only.
  */
 #ifndef FRAMED_CONFIG_KEYS_H
 #define FRAMED_CONFIG_KEYS_H
@@ -31,7 +31,7 @@ enum key_section {
 };
 
 enum key_type {
-  KEY_SECTION,   /* `child`, at its own structure */
+  KEY_SECTION,   /* `child`, with its own structure */
   KEY_PIPELINES, /* the mapping of names to pipelines */
   KEY_MODELS,    /* the mapping of names to models */
   KEY_STAGES,    /* the list of stages */
@@ -39,18 +39,18 @@ enum key_type {
   KEY_COUNT,     /* unsigned */
   KEY_LANES,     /* unsigned; "auto" is 0 */
   KEY_DEVICE,    /* unsigned; KEYS_NO_DEVICE until gpu.device is known */
-  KEY_DEVICES,   /* uint64_t, a bit for each; 0: the one of `device`; "all" is CONFIG_ALL_DEVICES */
+  KEY_DEVICES,   /* uint64_t, a bit for each; 0: only `device`; "all" is CONFIG_ALL_DEVICES */
   KEY_DURATION,  /* int64_t, nanoseconds */
-  KEY_WAIT,      /* the same; "auto" is 0 */
+  KEY_WAIT,      /* like KEY_DURATION; "auto" is 0 */
   KEY_SIZE,      /* int64_t, bytes */
   KEY_RATE,      /* double */
   KEY_PACE,      /* double; "recorded" is 1, "asap" INFINITY, "2x" 2 */
-  KEY_FREQUENCY, /* unsigned, so often a minute */
+  KEY_FREQUENCY, /* unsigned, a number per minute */
   KEY_FLAG,      /* bool */
-  KEY_TRUE,      /* nothing is stored: `true` alone makes sense */
+  KEY_TRUE,      /* not stored; only `true` is allowed */
   KEY_SOCKET,    /* char *, a path that fits into sun_path */
   KEY_FILE,      /* char *, a path or "-" */
-  KEY_PATH,      /* char *, the path of a file; a relative one begins at the folder of the configuration file */
+  KEY_PATH,      /* char *, the path of a file; relative to the folder of the configuration file */
   KEY_TEXT,      /* char * */
   KEY_URL,       /* char *, of a camera */
   KEY_ADDRESS,   /* char *, "address:port" */
@@ -73,15 +73,15 @@ struct config_key {
   const char *name;
   enum key_type type;
   size_t offset;              /* within the section's structure */
-  const char *fallback;       /* the default as it would stand in the file, or NULL */
-  const char *absent;         /* what its absence means, where no text can say it */
+  const char *fallback;       /* the default as written in the file, or NULL */
+  const char *absent;         /* the meaning of an absent key that has no such text */
   int64_t minimum, maximum;   /* of numbers, durations (ns) and sizes (bytes) */
-  const char *const *choices; /* "" has a value and no word: it cannot be chosen */
+  const char *const *choices; /* "" is a value without a word, which cannot be chosen */
   enum key_section child;
   unsigned applies;  /* set of variants, 1 << variant; 0: all */
   bool selects;      /* its presence chooses its variant */
-  bool required;     /* in the variants to which it applies, */
-  unsigned optional; /* but for this set of them */
+  bool required;     /* except those of `optional`, in the variants to which it applies */
+  unsigned optional; /* the variants in which a required key may be absent */
   bool on_one_line;  /* its section is written on one line */
   const char *help;
 };
@@ -93,10 +93,10 @@ const struct config_key *keys_first(enum key_section section);
 const struct config_key *keys_next(const struct config_key *key);
 const struct config_key *keys_find(enum key_section section, const char *name);
 
-/* What a section is called in messages. */
+/* The name of a section in messages. */
 const char *keys_section_name(enum key_section section);
 bool keys_has_variants(enum key_section section);
-/* The variant of a filled structure, and setting it; 0 for sections without variants. */
+/* Gets and sets the variant of a filled structure; 0 for sections without variants. */
 unsigned keys_variant(enum key_section section, const void *structure);
 void keys_set_variant(enum key_section section, void *structure, unsigned variant);
 /* The variant that a key with `selects` chooses. */

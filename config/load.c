@@ -1,8 +1,8 @@
 /*
- * Makes a configuration of files, or none: everything between config_load() and the finished, constant structure.
+ * Makes a configuration from files: everything between config_load() and the finished, constant structure.
  *
- * Files are read one after the other into one configuration. Only when all are read is it known whether it is
- * valid; then the caller's hook is asked, then it gets its canonical texts.
+ * All files are read into one configuration. When all are read and valid, the caller's hook is called, and then the canonical
+ * texts are made.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "config/reader.h"
 #include "config/text.h"
 
-enum { PATIENCE_MS = 10000 }; /* with whoever writes into a pipe */
+enum { PATIENCE_MS = 10000 }; /* timeout for the writer of a pipe */
 
 /* -- life -------------------------------------------------------------------------------------------------------- */
 
@@ -163,7 +163,7 @@ static void ask_caller(const struct reader *reader, const struct config_hooks *h
   }
 }
 
-/* Once the caller was asked, which opens models: a text says what is in their files. */
+/* Called after the hook has opened the models, since the text includes the contents of their files. */
 static void add_model_texts(struct reader *reader) {
   for (unsigned i = 0; i < reader->config->model_count; i++) {
     struct config_model *model = reader->config->models[i];
@@ -221,7 +221,7 @@ static const char *keep_name(struct reader *reader, const char *name) {
   return copy;
 }
 
-/* libyaml takes a byte order mark for a column, by which the first key would stand deeper than all others. */
+/* libyaml counts a byte order mark as a column, so the first key would seem to be indented. */
 static size_t mark_length(const char *text, size_t length) {
   static const char mark[] = {'\xEF', '\xBB', '\xBF'};
   return length >= sizeof mark && memcmp(text, mark, sizeof mark) == 0 ? sizeof mark : 0;
@@ -244,7 +244,7 @@ static void read_text(struct reader *reader, const char *name, const char *text,
   node_free(root);
 }
 
-/* Of a FIFO that nobody has opened for writing yet, a read without waiting finds the end. */
+/* Waits for data. Without a writer, a non-blocking read of a FIFO would report the end of the file. */
 static bool await_bytes(int fd) {
   struct pollfd readable = {.fd = fd, .events = POLLIN};
   int count;
@@ -255,7 +255,7 @@ static bool await_bytes(int fd) {
   return count > 0;
 }
 
-/* Reads until the end or until the limit is passed; the number of bytes, or -1 with errno. */
+/* Reads until the end or the limit. Returns the number of bytes, or -1 with errno. */
 static ssize_t read_all(int fd, char *text, size_t room) {
   size_t length = 0;
   bool there = await_bytes(fd);
@@ -307,8 +307,10 @@ static void report_unreadable(struct reader *reader, const char *path, int error
   config_errors_add(reader->errors, (struct config_mark){.file = path}, remedy, "cannot read it: %s", describe(error));
 }
 
-/* What is no file may have no end, or nobody at its other one: whoever read it might wait for ever, and stop for no signal.
- * The main file may be a pipe, as a shell's <(...) is one, which is waited for. */
+/*
+ * Rejects devices and FIFOs, which may never end or never have a writer, so reading them could block forever. The main file may
+ * be a pipe, such as a shell's <(...), for which the reader waits.
+ */
 static int check_kind(int fd, bool is_main) {
   struct stat status;
   if (fstat(fd, &status) != 0) {
@@ -330,7 +332,7 @@ static int open_config(const char *path, bool is_main) {
 }
 
 static void read_file(struct reader *reader, const char *path, bool is_main) {
-  enum { ROOM = YAML_MAX_BYTES + 1 }; /* one more, so that yaml_read sees the excess */
+  enum { ROOM = YAML_MAX_BYTES + 1 }; /* one byte more, so that yaml_read() sees the excess */
   char *text = memory_new(ROOM, 1);
   if (!text) {
     errors_set_exhausted(reader->errors);
@@ -359,7 +361,7 @@ static int is_drop_in(const struct dirent *entry) {
          strcmp(entry->d_name + length - (sizeof suffix - 1), suffix) == 0;
 }
 
-/* By bytes, whatever the locale. */
+/* Compares bytes, in any locale. */
 static int compare_entries(const struct dirent **left, const struct dirent **right) {
   return strcmp((*left)->d_name, (*right)->d_name);
 }

@@ -1,6 +1,4 @@
-/*
- * The table of keys and stages as roff, for framed.yaml(5).
- */
+/* The table of keys and stages as roff, for framed.yaml(5). */
 #include <inttypes.h>
 #include <string.h>
 
@@ -9,7 +7,7 @@
 
 /* -- roff -------------------------------------------------------------------------------------------------------- */
 
-/* Text that roff prints as it is, also where it begins a line. */
+/* Escapes a text for roff, also at the start of a line. */
 static void put(FILE *out, const char *text) {
   fputs(*text == '.' || *text == '\'' ? "\\&" : "", out);
   for (const char *at = text; *at; at++) {
@@ -48,7 +46,7 @@ static void put_duration_range(FILE *out, const struct config_key *key) {
   fprintf(out, "duration, %s to %s", units_describe_duration(key->minimum, least), units_describe_duration(key->maximum, most));
 }
 
-/* What is said of types whose keys have no bounds or words of their own; nothing is said of sections. */
+/* Texts for types whose keys have no bounds or choices of their own. Sections have no text. */
 static const char *const type_words[] = {
     [KEY_PACE] = "recorded | asap | a number and x",
     [KEY_SIZE] = "size such as 64MiB",
@@ -140,7 +138,7 @@ static void put_key(FILE *out, const struct config_key *key, const struct config
   fputc('\n', out);
 }
 
-/* A section's own keys under its path, then the sections within. */
+/* A section's own keys under its path, then its subsections. */
 static void put_section(FILE *out, enum key_section section, const char *path, const char *help,
                         const struct config_vocabulary *vocabulary) {
   fprintf(out, ".SS %s\n", path);

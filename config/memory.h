@@ -1,6 +1,4 @@
-/*
- * The only allocations of the configuration: zeroed, checked for overflow, and in test builds made to fail at will.
- */
+/* All allocations of the configuration: zeroed and checked for overflow. Test builds can make them fail. */
 #ifndef FRAMED_CONFIG_MEMORY_H
 #define FRAMED_CONFIG_MEMORY_H
 
@@ -9,16 +7,18 @@
 
 /* Zeroed memory for `count` elements, or NULL. */
 void *memory_new(size_t count, size_t size);
-/* `array` of `count` elements with room for one more (zeroed); its room is the next power of two. On NULL the old
- * array is still there. */
+/*
+ * Grows `array` of `count` elements to the next power of two, so that one more fits. New elements are zero. On NULL the old
+ * array is unchanged.
+ */
 void *memory_grow(void *array, size_t count, size_t size);
-/* `bytes` with so much room, or NULL: then they are still there as they were. */
+/* Resizes `bytes` to `room`. On NULL the old bytes are unchanged. */
 void *memory_resize(void *bytes, size_t room);
 /* A terminated copy of `length` bytes, or NULL. */
 char *memory_copy(const char *text, size_t length);
 
 #ifdef FRAMED_FAULTS
-/* Allocations until all fail; negative: they never do. */
+/* number of allocations until all fail; negative: they never fail */
 extern long memory_allocations_left;
 #endif
 

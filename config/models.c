@@ -1,6 +1,6 @@
 /*
- * Models: the shapes of their inputs, and which of them each stage runs. A stage runs a model of `models` by its name, or a
- * file of its own, which becomes a model without a name.
+ * Models: the shapes of their inputs, and the model of each stage. A stage runs a model of `models` by name, or its own file,
+ * which becomes a model without a name.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -115,7 +115,7 @@ struct config_model *models_find(const struct config *config, const char *name) 
   return NULL;
 }
 
-/* -- which stage runs which -------------------------------------------------------------------------------------- */
+/* -- the models of stages -------------------------------------------------------------------------------------------- */
 
 struct resolving {
   struct reader *reader;
@@ -123,7 +123,7 @@ struct resolving {
   struct config_stage *stage;
 };
 
-/* What was given for the stage's parameter, or NULL. */
+/* The value of the stage's parameter, or NULL if it is absent. */
 static const struct config_value *find_value(const struct resolving *at, const char *name) {
   const struct config_stage_type *type = &at->reader->vocabulary->stages[at->stage->type];
   for (unsigned i = 0; i < type->parameter_count; i++) {
@@ -151,7 +151,7 @@ static void report_unknown(const struct resolving *at, const char *name) {
                     "unknown model '%.80s' in pipeline '%s'", name, at->pipeline->name);
 }
 
-/* What the stage says of inputs as a setting. */
+/* Copies the stage's setting of an input's shape. */
 static bool copy_shape(const struct config_setting *setting, struct config_model *model) {
   struct config_shape *grown = memory_grow(model->shapes, model->shape_count, sizeof *grown);
   model->shapes = grown ? grown : model->shapes;
@@ -185,7 +185,7 @@ static struct config_model *add_file(const struct resolving *at, const char *fil
   return model;
 }
 
-/* Sizes of a stage's own model are checked as those of `models`. */
+/* Checks the sizes of a stage's own model like those of `models`. */
 static bool check_shape(const struct resolving *at, const struct config_value *name) {
   const struct config_value *shape = find_value(at, "shape");
   unsigned errors = config_errors_count(at->reader->errors);
@@ -208,7 +208,7 @@ static bool check_shape(const struct resolving *at, const struct config_value *n
   return config_errors_count(at->reader->errors) == errors;
 }
 
-/* False if an error was added, here or where the value was read. */
+/* False if an error was added, here or while the value was read. */
 static bool resolve(const struct resolving *at) {
   const struct config_value *name = find_value(at, "name");
   const struct config_value *file = find_value(at, "file");
@@ -231,7 +231,7 @@ static bool resolve(const struct resolving *at) {
   return at->stage->model && at->stage->model->file;
 }
 
-/* A frame that waits for others must not be taken for one that hangs. */
+/* The daemon must not mistake a waiting frame for one that hangs. */
 static void check_wait(struct reader *reader, const struct config_model *model) {
   const int64_t most = reader->config->gpu.timeout_ns / 2;
   char wait[UNITS_TEXT], timeout[UNITS_TEXT];

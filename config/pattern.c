@@ -3,10 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum kind { CHARACTER, DIGIT, PADDED /* a digit or a space */, ANY /* all but a slash */ };
+enum kind { CHARACTER, DIGIT, PADDED /* a digit or a space; all but a slash */, ANY /* all but a slash */ };
 
-/* The text that each conversion can become. 9 stands for a digit, _ for a digit or a space, ? for a character, + for any number
- * of digits, * for any number of characters. A form with % is made of other conversions. */
+/*
+ * The possible text of each conversion. 9 is a digit, _ a digit or a space, and ? a character. + is any number of digits, and *
+ * any number of characters. A form with % consists of other conversions.
+ */
 static const struct form {
   char conversion;
   const char *text;
@@ -82,7 +84,7 @@ static const struct form *form_of(char conversion) {
   return NULL;
 }
 
-/* A form that is made of others, such as "%m/%d/%y". */
+/* Adds a form that consists of others, such as "%m/%d/%y". */
 static bool add_forms(struct pattern *pattern, const char *text) {
   bool fits = true;
   for (; fits && *text; text++) {
@@ -91,7 +93,7 @@ static bool add_forms(struct pattern *pattern, const char *text) {
   return fits;
 }
 
-/* The conversion behind a percent sign. Returns its last character; NULL: a name does not show it. */
+/* Adds the conversion after a percent sign. Returns its last character; NULL: it cannot be recognised in a name. */
 static const char *add_conversion(struct pattern *pattern, const char *at, bool *fits) {
   size_t flagged = strspn(at, flags);
   at += flagged;
@@ -111,7 +113,7 @@ static const char *add_conversion(struct pattern *pattern, const char *at, bool 
   return at;
 }
 
-/* The number goes before the extension of the last part. */
+/* Adds the number before the extension of the last part. */
 static void add_number(struct pattern *pattern) {
   static const struct pattern_token number[PATTERN_NUMBER] = {{CHARACTER, '-', false}, {DIGIT, 0, false}, {DIGIT, 0, true}};
   size_t begin = pattern->count;
@@ -135,7 +137,7 @@ static void add_number(struct pattern *pattern) {
 
 enum { LONGEST_NAME = 255, LONGEST_WORD = 10 }; /* "Wednesday", the seconds of %s, a width of two digits */
 
-/* What may be behind a name: the number of a second segment, and what the daemon puts there while it writes. */
+/* The longest suffix of a name: the number of a second segment, and the daemon's suffixes while it writes. */
 static const char most_behind[] = "-9.part.index";
 
 static bool ends_with(const char *text, const char *end) {
@@ -151,7 +153,7 @@ static size_t longest_name(const struct pattern_part *part) {
   return bytes;
 }
 
-/* A name that ends as that of a segment under way, or as that of an index, would be taken for one. */
+/* A name with the suffix of an unfinished segment or an index would be confused with such files. */
 static bool can_name_segments(const char *text, const struct pattern *pattern, char problem[PATTERN_PROBLEM]) {
   struct pattern_part part;
   for (size_t from = 0; pattern_next(pattern, &from, &part);) {
@@ -223,7 +225,7 @@ bool pattern_is_fixed(const struct pattern_part *part, char *text, size_t size) 
   return true;
 }
 
-/* -- what two of them have in common ----------------------------------------------------------------------------------- */
+/* -- common names of two patterns -------------------------------------------------------------------------------------- */
 
 static bool takes(const struct pattern_token *token, unsigned char character) {
   bool is_digit = character >= '0' && character <= '9';
@@ -233,7 +235,7 @@ static bool takes(const struct pattern_token *token, unsigned char character) {
                                   : character != '/';
 }
 
-/* All kinds but characters have the digits in common. */
+/* All kinds except CHARACTER share the digits. */
 static bool share(const struct pattern_token *a, const struct pattern_token *b) {
   return a->kind == CHARACTER ? takes(b, a->character) : b->kind != CHARACTER || takes(a, b->character);
 }
@@ -247,8 +249,10 @@ static size_t count_of(const struct pattern_part *part, bool numbered) {
   return part->count - (!numbered && part->number < part->count ? PATTERN_NUMBER : 0);
 }
 
-/* `here[j]`: some text is what the first i tokens of one and the first j of the other become. Tokens are passed in order, so
- * that two rows are enough. */
+/*
+ * `here[j]`: a text matches both the first i tokens of one pattern and the first j of the other. Tokens are handled in order,
+ * so two rows suffice.
+ */
 static bool have_common(const struct pattern_part *a, bool a_numbered, const struct pattern_part *b, bool b_numbered) {
   bool rows[2][PATTERN_MOST + 1] = {{true}};
   const size_t a_count = count_of(a, a_numbered), b_count = count_of(b, b_numbered);

@@ -1,4 +1,4 @@
-/* Reads plain values, of keys and of what stages and models have: numbers, words, texts. */
+/* Reads plain values of keys, stages and models: numbers, words, texts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

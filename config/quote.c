@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { WINDOW_BEFORE = 60, WINDOW = 100 }; /* characters shown before the place and in all */
+enum { WINDOW_BEFORE = 60, WINDOW = 100 }; /* characters shown before the place, and in all */
 
 struct span {
   const char *begin, *end;
@@ -20,7 +20,7 @@ static const char *next_character(const char *at, const char *end) {
   return at;
 }
 
-/* Length of the line break at `at`, or 0. YAML knows more of them than most. */
+/* The length of the line break at `at`, or 0. YAML has more kinds of line breaks than most formats. */
 static size_t break_length(const char *at, const char *end) {
   static const char *const breaks[] = {"\r\n", "\n", "\r", "\xC2\x85", "\xE2\x80\xA8", "\xE2\x80\xA9"};
   for (size_t i = 0; i < sizeof breaks / sizeof breaks[0]; i++) {
@@ -58,7 +58,7 @@ void quote_place(const char *text, size_t length, size_t offset, unsigned *line,
   }
 }
 
-/* Characters of the word at `at`: a quoted text, or what no separator ends. At least 1. */
+/* The number of characters of the word at `at`: a quoted text, or a text up to a separator. At least 1. */
 static unsigned word_length(const char *at, const char *end) {
   char quote = at < end && (*at == '"' || *at == '\'') ? *at : '\0';
   unsigned length = 0;
@@ -76,7 +76,7 @@ static unsigned word_length(const char *at, const char *end) {
   return length > 0 ? length : 1;
 }
 
-/* Bytes of the UTF-8 character that begins with `lead`; 0 if none does. */
+/* The number of bytes of a UTF-8 character that begins with `lead`; 0 if none does. */
 static size_t length_by_lead(unsigned char lead) {
   if (lead < 0x80) {
     return 1;
@@ -90,7 +90,7 @@ static size_t length_by_lead(unsigned char lead) {
   return lead >= 0xF0 && lead <= 0xF4 ? 4 : 0;
 }
 
-/* Bytes of the character at `at`; 0 if it is not UTF-8, or a control character, line break, byte order mark or none. */
+/* The number of bytes of the character at `at`. 0 if it is not UTF-8, or a control character, line break or byte order mark. */
 static size_t printable_length(const char *at, const char *end) {
   static const uint32_t least[] = {0, 0x20, 0xA0, 0x800, 0x10000};
   size_t length = length_by_lead((unsigned char)*at);
@@ -129,7 +129,7 @@ void quote_make_printable(char *text) {
   }
 }
 
-/* One character for each that is counted. */
+/* Prints exactly one character for each counted one, so that the caret fits. */
 static void print_characters(FILE *out, struct span shown) {
   for (const char *at = shown.begin; at < shown.end; at = next_character(at, shown.end)) {
     size_t length = printable_length(at, shown.end);

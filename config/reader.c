@@ -13,7 +13,7 @@ enum { NAME_LENGTH = 64, MOST_PIPELINES = 1024, MOST_MODELS = 1024 };
 
 #define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 
-/* "'source' of pipeline 'cam0'" in `text`. */
+/* Writes "'source' of pipeline 'cam0'" to `text`. */
 static const char *reader_where(const struct reader *reader, enum key_section section, char text[READER_WHERE]) {
   const char *kind = reader->model ? "model" : "pipeline";
   const char *name = reader->model ? reader->model : reader->pipeline;
@@ -63,7 +63,7 @@ bool reader_set_defaults(struct reader *reader) {
 
 /* -- sections ---------------------------------------------------------------------------------------------------- */
 
-/* Says in `text` which sections have the key, if any does. */
+/* Lists in `text` the sections that have the key. False if no section has it. */
 static bool list_homes(const char *name, char text[READER_WHERE * 2]) {
   int used = 0;
   for (const struct config_key *key = config_keys; key->name && used < READER_WHERE * 2; key++) {
@@ -92,13 +92,13 @@ static const struct config_key *nearest_key(const struct reader *reader, enum ke
   return suggestion.best ? keys_find(section, suggestion.best) : NULL;
 }
 
-/* The key of a child, also of a misspelt one: what is there, only misspelt, is not missing. */
+/* The key of a child, even if it is misspelt, so that a misspelt key is not also reported as missing. */
 static const struct config_key *meant_key(const struct reader *reader, enum key_section section, const struct node *child) {
   const struct config_key *key = keys_find(section, child->name);
   return key ? key : nearest_key(reader, section, child->name);
 }
 
-/* Keys of earlier releases, and what does their work now. */
+/* Keys of earlier releases, and their replacements. */
 static const struct {
   enum key_section section;
   const char *name, *remedy;
@@ -137,7 +137,7 @@ static void report_unknown(struct reader *reader, enum key_section section, cons
                     reader_where(reader, section, where));
 }
 
-/* The keys that select a variant among `applies` (0: any), as "'socket' or 'file'". */
+/* Lists the keys that select a variant among `applies` (0: any), as "'socket' or 'file'". */
 static const char *list_selectors(enum key_section section, unsigned applies, char text[READER_WHERE]) {
   int used = 0;
   text[0] = '\0';
@@ -149,7 +149,7 @@ static const char *list_selectors(enum key_section section, unsigned applies, ch
   return text;
 }
 
-/* The child that selects the variant; NULL if there is none or, which is an error, more than one. */
+/* The child that selects the variant. NULL if no child does, or if several do, which is an error. */
 static const struct config_key *find_selector(struct reader *reader, enum key_section section, const struct node *node) {
   const struct config_key *found = NULL;
   char where[READER_WHERE];
@@ -204,7 +204,7 @@ static void check_applies(struct reader *reader, enum key_section section, const
   }
 }
 
-/* False, with an error if it is no mapping and not empty either. */
+/* False, with an error, if the node is neither a mapping nor empty. */
 static bool is_mapping(struct reader *reader, const char *name, const struct node *node) {
   if (node->kind == NODE_MAPPING) {
     return true;
@@ -248,7 +248,7 @@ static void read_key(struct reader *reader, const struct config_key *key, const 
   }
 }
 
-/* Where the paths of sockets and files stand, for what is only found out later. */
+/* Stores the places of sockets' and files' paths, for errors that are found later. */
 static void note_place(enum key_section section, const struct config_key *key, const struct node *node, void *structure) {
   if (section == SECTION_MODEL && key->type == KEY_PATH) {
     ((struct config_model *)structure)->file_at = node->at;
@@ -308,7 +308,7 @@ static const struct config_pipeline *find_pipeline(const struct config *config, 
   return NULL;
 }
 
-/* `other`: where another one of that name stands, or NULL. */
+/* `other`: the place of another entry of that name, or NULL. */
 static bool is_name_free(struct reader *reader, const struct node *node, const char *kind, const struct config_mark *other) {
   size_t length = strlen(node->name);
   if (length == 0 || length > NAME_LENGTH || strspn(node->name, NAME_CHARACTERS) != length) {
@@ -344,11 +344,14 @@ static struct config_pipeline *add_pipeline(struct reader *reader, const struct 
   return pipeline;
 }
 
-/* With drop-oldest one slot waits and one is filled: with fewer than two more nothing on the device overlaps. */
+/*
+ * With drop-oldest one slot holds the waiting frame and one is filled. At least two more are needed to overlap work on the
+ * device.
+ */
 static void choose_slots(const struct node *node, struct config_pipeline *pipeline) {
   enum { SLOTS_TO_OVERLAP = 4 };
   if (pipeline->source.pace > 0) {
-    pipeline->overload = CONFIG_OVERLOAD_BLOCK; /* or results would depend on the machine */
+    pipeline->overload = CONFIG_OVERLOAD_BLOCK; /* otherwise results would depend on the machine's speed */
   }
   if (pipeline->overload == CONFIG_OVERLOAD_DROP_OLDEST && !node_find(node, "slots")) {
     pipeline->slots = SLOTS_TO_OVERLAP;

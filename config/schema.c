@@ -1,8 +1,8 @@
 /*
  * The JSON schema (draft 2020-12) of the file, from the table of keys and the vocabulary.
  *
- * Sections with variants become a choice of closed objects, so that an editor knows as well as the reader which
- * keys go together.
+ * Sections with variants become a choice of closed objects. So an editor knows as well as the reader which keys belong
+ * together.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -16,7 +16,7 @@ struct schema {
   FILE *out;
   const struct config_vocabulary *vocabulary;
   int depth;
-  bool follows; /* something stands before at this depth */
+  bool follows; /* this depth already has a member */
 };
 
 /* -- JSON -------------------------------------------------------------------------------------------------------- */
@@ -48,7 +48,7 @@ static void put(struct schema *schema, const char *name, const char *text) {
   stream_quote(schema->out, text);
 }
 
-/* Numbers, truth values, and whatever else is JSON already. */
+/* For numbers, truth values, and texts that are JSON already. */
 static void put_raw(struct schema *schema, const char *name, const char *json) {
   put_name(schema, name);
   fputs(json, schema->out);
@@ -159,7 +159,7 @@ static void put_section(struct schema *schema, enum key_section section);
 static void put_entries(struct schema *schema, enum key_section section);
 static void put_stages(struct schema *schema);
 
-/* Types that are written as a text of a form. */
+/* Types that are written as a text of a fixed form. */
 static const char *const type_patterns[] = {
     [KEY_DURATION] = "^[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min|m|h|d)$",
     [KEY_WAIT] = "^(auto|[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min|m|h|d))$",
@@ -257,7 +257,7 @@ static void put_key(struct schema *schema, const struct config_key *key) {
 
 /* -- sections ---------------------------------------------------------------------------------------------------- */
 
-/* Whether nothing has to stand in the section, as where all of it is commented out. */
+/* Whether the section needs no key, so that all its keys may be commented out. */
 static bool may_be_empty(enum key_section section) {
   const struct config_key *key = keys_first(section);
   while (key && !key->required && !key->selects) {
@@ -266,7 +266,7 @@ static bool may_be_empty(enum key_section section) {
   return section != SECTION_ROOT && !key;
 }
 
-/* The members of one closed object: those keys of the section that apply to the variant. */
+/* The members of a closed object: the keys of the section that apply to the variant. */
 static void put_object(struct schema *schema, enum key_section section, unsigned variant) {
   put_raw(schema, "type", may_be_empty(section) ? "[\"object\", \"null\"]" : "\"object\"");
   open_with(schema, "properties", '{');
@@ -302,7 +302,7 @@ static void put_section(struct schema *schema, enum key_section section) {
   close_with(schema, ']');
 }
 
-/* By name. */
+/* Entries with arbitrary names. */
 static void put_entries(struct schema *schema, enum key_section section) {
   put_raw(schema, "type", "[\"object\", \"null\"]");
   open_with(schema, "patternProperties", '{');
@@ -348,7 +348,7 @@ static bool is_text(const struct config_parameter *parameter) {
   return parameter->type == CONFIG_WORD || parameter->type == CONFIG_PATH || parameter->type == CONFIG_SETTINGS;
 }
 
-/* Whether the words are what YAML takes for no and yes. */
+/* Whether the words are YAML's words for no and yes. */
 static bool is_flag(const char *const *words) { return strcmp(words[0], "false") == 0; }
 
 static void put_parameter(struct schema *schema, const struct config_parameter *parameter) {
@@ -404,7 +404,7 @@ static void put_stage(struct schema *schema, const struct config_stage_type *typ
   close_with(schema, '}');
 }
 
-/* Names alone, for stages that need no parameter. */
+/* Names without parameters, for stages that need none. */
 static void put_bare_stages(struct schema *schema) {
   open_with(schema, NULL, '{');
   open_with(schema, "enum", '[');

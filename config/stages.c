@@ -1,6 +1,6 @@
 /*
- * Reads the list of stages: each item is a name, or a mapping of one name to its parameters. Names and parameters
- * are the vocabulary's.
+ * Reads the list of stages. Each item is a name, or a mapping of one name to its parameters. The vocabulary defines names and
+ * parameters.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -70,7 +70,7 @@ static bool read_number(const struct stage_reading *reading, const struct config
   return false;
 }
 
-/* The numbers of a list; `count` is how many there are, 0 where one is wrong. */
+/* Reads the numbers of a list. `count` is their number, or 0 if one is wrong. */
 static void read_numbers(const struct stage_reading *reading, const struct config_parameter *parameter, const struct node *node,
                          double *numbers, unsigned *read) {
   unsigned count = 0;

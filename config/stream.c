@@ -9,7 +9,7 @@
 
 enum { FIRST_ROOM = 1024 };
 
-/* With a place for the end behind it. */
+/* Includes room for the terminating zero. */
 static bool reserve(struct stream *stream, size_t more) {
   size_t room = stream->room > 0 ? stream->room : FIRST_ROOM;
   while (room - stream->length <= more) {
@@ -26,7 +26,7 @@ static bool reserve(struct stream *stream, size_t more) {
   return text != NULL;
 }
 
-/* 0: an error. What comes after it may find memory again, and would follow a hole. */
+/* 0: an error. After a failure nothing more is stored, since later bytes would follow a gap. */
 static ssize_t put(void *cookie, const char *bytes, size_t count) {
   struct stream *stream = cookie;
   stream->failed = stream->failed || !reserve(stream, count);

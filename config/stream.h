@@ -1,6 +1,6 @@
 /*
- * A stream into memory that knows when there was none: open_memstream() leaves out what it finds no room for, and neither
- * ferror() nor fclose() tells of that.
+ * A stream into memory that reports failed allocations. open_memstream() drops bytes that do not fit, and neither ferror() nor
+ * fclose() reports that.
  */
 #ifndef FRAMED_CONFIG_STREAM_H
 #define FRAMED_CONFIG_STREAM_H
@@ -9,17 +9,17 @@
 #include <stdio.h>
 
 struct stream {
-  FILE *out; /* to write to */
+  FILE *out; /* write to this stream */
   char *text;
   size_t length, room;
   bool failed;
 };
 
-/* False: no memory. It must stay where it is until it is closed. */
+/* False: no memory. The structure must not move until it is closed. */
 bool stream_open(struct stream *stream);
-/* All that was written, to free(); NULL: there was no memory for a part of it. */
+/* The whole text, to free(). NULL if memory was short at any time. */
 char *stream_close(struct stream *stream);
-/* To any stream: the text in quotes, as YAML and JSON both read it. */
+/* Writes the text to any stream, in quotes that both YAML and JSON can read. */
 void stream_quote(FILE *out, const char *text);
 /* To any stream: a comment that identifies the file at the path, if there is a file. A replaced or changed file has another
  * comment. */

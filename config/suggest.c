@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LONGEST = 48 }; /* longer words are no slips of a key name */
+enum { LONGEST = 48 }; /* longer words are no misspelt keys */
 
 static unsigned smallest(unsigned a, unsigned b) { return a < b ? a : b; }
 
-/* Optimal string alignment: insert, delete, replace, swap neighbours; three rows of the table are enough. */
+/* Optimal string alignment: insert, delete, replace, swap neighbours. Three rows of the table suffice. */
 static unsigned distance(const char *a, const char *b) {
   size_t rows = strlen(a);
   size_t columns = strlen(b);
@@ -32,7 +32,7 @@ static unsigned distance(const char *a, const char *b) {
 }
 
 struct suggestion suggest_begin(const char *word) {
-  /* a third of the letters may be wrong, but never all of them */
+  /* a third of the letters may be wrong, but not all */
   size_t length = strlen(word);
   unsigned limit = length < 3 ? 1 : (unsigned)(length + 2) / 3;
   return (struct suggestion){.word = word, .distance = limit + 1};

@@ -13,7 +13,7 @@ enum { SUGGEST_TEXT = 160 };
 
 struct suggestion suggest_begin(const char *word);
 void suggest_offer(struct suggestion *suggestion, const char *name);
-/* "did you mean 'slots'?" in `text`, or `otherwise`. */
+/* Writes "did you mean 'slots'?" to `text`, or returns `otherwise`. */
 const char *suggest_text(const struct suggestion *suggestion, const char *otherwise, char text[SUGGEST_TEXT]);
 
 #endif

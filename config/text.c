@@ -30,7 +30,7 @@ static bool is_word(const char *text) {
   return (text[0] >= 'A' && text[0] <= 'Z') || (text[0] >= 'a' && text[0] <= 'z');
 }
 
-/* Paths and names that every YAML reader takes for a text stand as they are; all others in quotes. */
+/* Paths and names that every YAML reader takes for a text are written plain, all others in quotes. */
 static void write_text(const struct writer *writer, const char *text) {
   static const char *const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-";
   if (strspn(text, plain) == strlen(text) && (text[0] == '/' || is_word(text))) {
@@ -206,7 +206,7 @@ static void write_value(const struct writer *writer, const struct config_key *ke
   }
 }
 
-/* Whether there is anything to say: some keys have a value that only their absence means. */
+/* Whether the key must be written. Some values can only be expressed by leaving the key out. */
 static bool is_present(const struct config_key *key, const void *value) {
   const struct config_allow *allow = value;
   const struct config_rotate *rotate = value;
@@ -228,7 +228,7 @@ static bool is_present(const struct config_key *key, const void *value) {
     return *(const uid_t *)value != (uid_t)-1;
   case KEY_GROUP:
     return *(const gid_t *)value != (gid_t)-1;
-  case KEY_DEVICE: /* of a pipeline without `devices`, which name others */
+  case KEY_DEVICE: /* left out when `devices` names other devices */
     return ((const struct config_pipeline *)(const void *)((const char *)value - offsetof(struct config_pipeline, device)))
                ->devices == 0;
   case KEY_DEVICES:
@@ -292,7 +292,7 @@ static void write_parameter(const struct writer *writer, const struct config_par
   }
 }
 
-/* Only parameters that were given: to some stages it matters whether one was. */
+/* Writes only parameters that were set, since some stages distinguish them from absent ones. */
 static void write_stage(const struct writer *writer, const struct config_stage *stage) {
   const struct config_stage_type *type = &writer->vocabulary->stages[stage->type];
   const char *separator = "";
@@ -385,7 +385,7 @@ static void write_section(const struct writer *writer, enum key_section section,
   }
 }
 
-/* -- which files there were ---------------------------------------------------------------------------------------- */
+/* -- identities of files ----------------------------------------------------------------------------------------------- */
 
 static void write_identities(const struct writer *writer, const struct config_stage *stage) {
   const struct config_stage_type *type = &writer->vocabulary->stages[stage->type];

@@ -13,9 +13,14 @@ struct unit { /* the last of a table has the worth 1 */
   int64_t worth;
 };
 
-static const struct unit times[] = {
-    {"h", INT64_C(3600000000000)},  {"min", INT64_C(60000000000)}, {"s", 1000000000}, {"ms", 1000000}, {"us", 1000},
-    {"d", INT64_C(86400000000000)}, {"m", INT64_C(60000000000)},   {"ns", 1}}; /* d and m are read, and written as h and min */
+static const struct unit times[] = {{"h", INT64_C(3600000000000)},
+                                    {"min", INT64_C(60000000000)},
+                                    {"s", 1000000000},
+                                    {"ms", 1000000},
+                                    {"us", 1000},
+                                    {"d", INT64_C(86400000000000)},
+                                    {"m", INT64_C(60000000000)},
+                                    {"ns", 1}}; /* d and m are only read; h and min are written */
 static const struct unit sizes[] = {
     {"TiB", INT64_C(1) << 40}, {"GiB", INT64_C(1) << 30}, {"MiB", INT64_C(1) << 20}, {"KiB", INT64_C(1) << 10}, {"B", 1}};
 
@@ -28,7 +33,7 @@ static const char *skip_digits(const char *at) {
   return at;
 }
 
-/* Reads the digits from `at` to `end`; false if the value does not fit. */
+/* Reads the digits from `at` to `end`. False if the value does not fit. */
 static bool digits_value(const char *at, const char *end, int64_t *value) {
   *value = 0;
   for (; at < end; at++) {
@@ -52,7 +57,7 @@ enum units_result units_whole(const char *text, int64_t *value) {
   return UNITS_OK;
 }
 
-/* Behind the digits, fraction and exponent that begin at `at`, or NULL. */
+/* The end of the digits, fraction and exponent that begin at `at`, or NULL. */
 static const char *skip_number(const char *at) {
   const char *digits = *at == '-' || *at == '+' ? at + 1 : at;
   const char *end = skip_digits(digits);
@@ -78,7 +83,7 @@ enum units_result units_number(const char *text, double *value) {
   return isfinite(*value) ? UNITS_OK : UNITS_TOO_LARGE;
 }
 
-/* What the fraction "125" of one unit is worth; what is below the smallest unit does not count. */
+/* The value of a fraction such as "125" of one unit, rounded down to the smallest unit. */
 static int64_t fraction_worth(const char *at, const char *end, int64_t unit) {
   double share = 0;
   double scale = 1;

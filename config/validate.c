@@ -1,6 +1,6 @@
 /*
- * What keys mean for each other: combinations that are each fine alone and impossible together. Only pipelines that
- * are whole come here. What a single key allows stands in keys.def.
+ * Checks combinations of keys that are valid alone and impossible together. Only complete pipelines are checked here. keys.def
+ * has the limits of single keys.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 /* -- within one pipeline ----------------------------------------------------------------------------------------- */
 
-/* Where the value of `section`.`key` stands (section NULL: the pipeline's own key), or the pipeline's name. */
+/* The place of the value of `section`.`key` (section NULL: the pipeline's own key), or of the pipeline's name. */
 static struct config_mark place(const struct node *pipeline, const char *section, const char *key) {
   const struct node *node = node_find(section ? node_find(pipeline, section) : pipeline, key);
   return node ? node->at : pipeline->name_at;
@@ -43,7 +43,7 @@ static void check_devices(struct reader *reader, const struct node *node, const 
   }
 }
 
-/* Where frames are dealt over devices they take the slots in turn, and each of these belongs to one device. */
+/* Frames that are spread over devices use the slots in turn, and each slot belongs to one device. */
 static void check_spread(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   const bool is_list = pipeline->devices != CONFIG_ALL_DEVICES;
   const unsigned devices = is_list ? (unsigned)__builtin_popcountll(pipeline->devices) : 0;
@@ -82,7 +82,7 @@ static void check_overload(struct reader *reader, const struct node *node, const
   }
 }
 
-/* y4m has a header for these two of the pixel formats that a source can have. */
+/* A source can have two pixel formats for which y4m has a header. */
 static void check_y4m_source(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   const struct config_format *format = &pipeline->source.format;
   const char *pixels = format->is_tensor ? "a tensor" : reader->vocabulary->pixels[format->pixels];
@@ -93,7 +93,7 @@ static void check_y4m_source(struct reader *reader, const struct node *node, con
   }
 }
 
-/* A native client has its handshake on its connection, which only a socket has. */
+/* The handshake of a native client needs a connection, which only a socket has. */
 static void check_native(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   const struct config_source *source = &pipeline->source;
   const struct config_sink *sink = &pipeline->sink;
@@ -112,7 +112,7 @@ static void check_native(struct reader *reader, const struct node *node, const s
   }
 }
 
-/* A client that speaks native gets its replies so. */
+/* A native client gets its replies in the native protocol. */
 static void check_json(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   enum config_protocol source = pipeline->source.protocol;
   bool speaks_native = source == CONFIG_PROTOCOL_NATIVE || source == CONFIG_PROTOCOL_AUTO;
@@ -123,7 +123,7 @@ static void check_json(struct reader *reader, const struct node *node, const str
   }
 }
 
-/* Segments whose names say nothing are never counted, finished or removed. */
+/* Segments with unrecognisable names would never be counted, finished or removed. */
 static void check_pattern(struct reader *reader, const struct config_pipeline *pipeline, const char *path,
                           struct config_mark at) {
   char problem[PATTERN_PROBLEM] = "";
@@ -137,7 +137,7 @@ static void check_pattern(struct reader *reader, const struct config_pipeline *p
   free(pattern);
 }
 
-/* Each segment needs a name of its own, and what they may take together has room for two. */
+/* Each segment needs a distinct name, and the limit of all segments must have room for two. */
 static void check_segments(struct reader *reader, const struct config_pipeline *pipeline, const struct config_rotate *rotate,
                            const char *path, struct config_mark at, struct config_mark path_at) {
   bool rotates = rotate->every_ns > 0 || rotate->size > 0;
@@ -199,11 +199,11 @@ bool validate_pipeline(struct reader *reader, const struct node *node, const str
 
 /* -- between pipelines ------------------------------------------------------------------------------------------- */
 
-/* A path that must be its user's alone. */
+/* A path that only one user may have. */
 struct claim {
   const char *path;            /* without "./" and doubled slashes */
   const char *user, *pipeline; /* "source" of pipeline "cam0" */
-  bool writes, varies;         /* it makes files there, whose names have the time in them */
+  bool writes, varies;         /* it creates files there; their names contain the time */
   struct config_mark at;
 };
 
@@ -212,7 +212,7 @@ struct claims {
   size_t count;
 };
 
-/* Removes "./" and doubled slashes, so that spellings of one path come out the same; links are not followed. */
+/* Removes "./" and doubled slashes, so that different spellings of a path become equal. Links are not followed. */
 static void simplify(char *path) {
   const char *from = path;
   char *to = path;
@@ -243,7 +243,7 @@ static bool claim(struct reader *reader, struct claims *claims, const struct cla
   return true;
 }
 
-/* Devices such as /dev/null may be written by many; what is in /dev/shm are files. */
+/* Many may write to devices such as /dev/null, but /dev/shm holds files. */
 static bool is_exclusive_file(const char *path) { return strncmp(path, "/dev/", 5) != 0 || strncmp(path, "/dev/shm/", 9) == 0; }
 
 static bool is_same(const char *a, const char *b) {
@@ -301,7 +301,7 @@ static int compare_claims(const void *left, const void *right) {
 }
 
 static void report_conflict(struct reader *reader, const struct claim *first, const struct claim *second) {
-  /* a default has no place of its own: then the other one is at fault */
+  /* a default has no place, so the other claim is at fault */
   struct config_mark at = second->at.line > 0 ? second->at : first->at;
   char remedy[READER_WHERE];
   snprintf(remedy, sizeof remedy, first->pipeline ? "it is also the %s of pipeline '%s'" : "it is also the socket of %s",
@@ -327,18 +327,18 @@ static void check_claims(struct reader *reader, const struct claims *claims) {
   free(sorted);
 }
 
-/* Whether segments of the first one could get a name of the other one. */
+/* Whether segments of the first claim could have a name of the second one. */
 static bool could_meet(const struct claim *first, const struct claim *second, struct pattern patterns[2]) {
   char problem[PATTERN_PROBLEM];
   if (!pattern_read(first->path, &patterns[0], problem) ||
       (second->varies && !pattern_read(second->path, &patterns[1], problem))) {
-    return false; /* which has its own error */
+    return false; /* it has an error of its own */
   }
   const struct pattern_part one = pattern_whole(&patterns[0]), other = pattern_whole(&patterns[1]);
   return second->varies ? pattern_meets(&one, &other) : pattern_takes(&one, second->path, strlen(second->path));
 }
 
-/* Each would take the other one's segments for its own at a glance, and a name that is taken costs the next one a number. */
+/* Each would count and remove the other's segments, and an existing name forces the next segment to have a number. */
 static void check_names(struct reader *reader, const struct claims *claims) {
   struct pattern *patterns = memory_new(2, sizeof *patterns);
   if (!patterns) {
@@ -362,7 +362,7 @@ static void check_names(struct reader *reader, const struct claims *claims) {
   free(patterns);
 }
 
-/* An empty file is more often a mistake than a wish to stop everything. */
+/* An empty file is more likely a mistake than a wish to stop all pipelines. */
 static void check_pipelines(struct reader *reader) {
   if (!reader->saw_pipelines && config_errors_count(reader->errors) == 0) {
     config_errors_add(reader->errors, (struct config_mark){.file = reader->config->files[0]},
@@ -370,7 +370,7 @@ static void check_pipelines(struct reader *reader) {
   }
 }
 
-/* What pipelines see is not for whoever reaches a port. */
+/* Frames and results must not be visible to everybody who can reach the port. */
 static void check_http(struct reader *reader) {
   const struct config *config = reader->config;
   const char *http = config->status.http;
@@ -391,7 +391,7 @@ static void check_realtime(struct reader *reader) {
   }
 }
 
-/* A GPU is one device. */
+/* The CUDA backend cannot split a GPU. */
 static void check_count(struct reader *reader) {
   const struct config *config = reader->config;
   if (config->gpu.count > 1 && config->gpu.backend == CONFIG_BACKEND_CUDA) {

@@ -1,6 +1,4 @@
-/*
- * Reads single values: each type of key has a function, which stores the value or adds one error.
- */
+/* Reads single values. Each type of key has a function that stores the value or adds one error. */
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <math.h>
@@ -43,7 +41,7 @@ static void read_lanes(struct reader *reader, const struct config_key *key, cons
   }
 }
 
-/* "all" or "[0, 2]" */
+/* Reads "all" or "[0, 2]". */
 static void read_devices(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   uint64_t devices = 0;
   if (node->kind == NODE_TEXT && strcmp(node->text, "all") == 0) {
@@ -72,7 +70,7 @@ static void read_rate(struct reader *reader, const struct config_key *key, const
   }
 }
 
-/* "5/min" */
+/* Reads "5/min". */
 static void read_frequency(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   int64_t number;
   char count[UNITS_TEXT];
@@ -91,7 +89,7 @@ static void read_frequency(struct reader *reader, const struct config_key *key, 
   }
 }
 
-/* "recorded", "asap" or "2x" */
+/* Reads "recorded", "asap" or "2x". */
 static void read_pace(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   const char *text = node->kind == NODE_TEXT ? node->text : "";
   size_t length = strlen(text);
@@ -108,13 +106,13 @@ static void read_pace(struct reader *reader, const struct config_key *key, const
   }
 }
 
-/* What durations and sizes have in common. */
+/* The common parts of durations and sizes. */
 struct quantity {
   enum units_result (*read)(const char *text, int64_t *value, const char **unit);
   const char *(*describe)(int64_t value, char text[UNITS_TEXT]);
   const char *expected;
-  const char *units;       /* their names, */
-  const char *examples[2]; /* and two that one may have meant */
+  const char *units;       /* the names of units */
+  const char *examples[2]; /* two units that the user may mean */
 };
 
 static const struct quantity durations = {
@@ -218,7 +216,7 @@ static void read_true(struct reader *reader, const struct config_key *key, const
 
 /* -- texts ------------------------------------------------------------------------------------------------------- */
 
-/* Replaces the text at `target`, keeping the old one if there is no memory. */
+/* Replaces the text at `target`. Keeps the old one if there is no memory. */
 static void store_text(struct reader *reader, const char *text, char **target) {
   char *copy = memory_copy(text, strlen(text));
   if (!copy) {
@@ -268,7 +266,7 @@ static void read_text(struct reader *reader, const struct config_key *key, const
   *(char **)target = value_read_text(reader, key->name, node);
 }
 
-/* "127.0.0.1:9464" or "[::1]:9464"; names are not looked up. */
+/* Recognises "127.0.0.1:9464" or "[::1]:9464". Names are not looked up. */
 static bool is_address(const char *text) {
   const char *colon = strrchr(text, ':');
   size_t length = colon ? (size_t)(colon - text) : 0;

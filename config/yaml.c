@@ -93,7 +93,7 @@ static const char *remedy_of(const struct loader *loader) {
   return NULL;
 }
 
-/* Place of the byte at which libyaml's reader gave up. */
+/* The place of the byte where libyaml's reader stopped. */
 static struct config_mark place_of_problem(const struct loader *loader) {
   const yaml_parser_t *parser = &loader->parser;
   size_t length = (size_t)(parser->input.string.end - parser->input.string.start);
@@ -178,7 +178,7 @@ static struct node *read_next(struct loader *loader) {
   return node;
 }
 
-/* Puts `value` under `key` into the mapping; takes both. */
+/* Adds `value` to the mapping under `key`, and takes ownership of both. */
 static void add_entry(struct loader *loader, struct node *mapping, struct node *key, struct node *value) {
   if (key->kind == NODE_TEXT) {
     value->name = key->text;
@@ -227,7 +227,7 @@ static int compare_names(const void *left, const void *right) {
   return before ? -1 : 1;
 }
 
-/* Sorted, so that a hostile file costs no quadratic time. */
+/* Sorts the keys, so that a hostile file cannot cause quadratic time. */
 static bool check_duplicates(struct loader *loader, const struct node *mapping) {
   size_t count = 0;
   for (const struct node *child = mapping->first; child; child = child->next) {
@@ -283,7 +283,7 @@ static bool has_tag_or_anchor(const yaml_event_t *event) {
   }
 }
 
-/* NULL if reading cannot go on. */
+/* NULL if reading must stop. */
 static struct node *read_node(struct loader *loader, const yaml_event_t *event) {
   if (event->type == YAML_ALIAS_EVENT) {
     config_errors_add(loader->errors, mark_at(loader, event->start_mark), "write the value out", "aliases are not supported");
@@ -296,7 +296,7 @@ static struct node *read_node(struct loader *loader, const yaml_event_t *event) 
   return event->type == YAML_SCALAR_EVENT ? read_text(loader, event) : read_collection(loader, event);
 }
 
-/* Passes over events without content; false at the end of the text or at an error. */
+/* Skips events without content. False at the end of the text or at an error. */
 static bool skip_to_document(struct loader *loader, yaml_mark_t *mark) {
   for (;;) {
     yaml_event_t event;

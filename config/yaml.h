@@ -1,9 +1,9 @@
 /*
- * A YAML text as a tree of nodes with their places. The only user of libyaml.
+ * Parses a YAML text into a tree of nodes with their places. Only this module uses libyaml.
  *
- * What is refused here, so that nothing behind it need think of it: texts over YAML_MAX_BYTES or nested deeper than
- * YAML_MAX_DEPTH (libyaml is quadratic in depth), more than one document, anchors, aliases, tags, keys that are no
- * text, duplicate keys, and control characters in texts.
+ * It rejects the following, so that no other module has to handle it: texts over YAML_MAX_BYTES, nesting over YAML_MAX_DEPTH
+ * (libyaml is quadratic in depth), and more than one document. It also rejects anchors, aliases, tags, keys that are no text,
+ * duplicate keys, and control characters in texts.
  */
 #ifndef FRAMED_CONFIG_YAML_H
 #define FRAMED_CONFIG_YAML_H
@@ -16,7 +16,7 @@ enum node_kind {
   NODE_TEXT,
   NODE_LIST,
   NODE_MAPPING,
-  NODE_INVALID /* reported already: readers pass over it in silence */
+  NODE_INVALID /* already reported, so readers skip it silently */
 };
 
 struct node {
@@ -25,18 +25,20 @@ struct node {
   char *name; /* its key, if it is in a mapping */
   struct config_mark name_at;
   char *text;  /* of a text; terminated, without NUL inside */
-  bool quoted; /* a text in quotes is never a number, a truth value or nothing */
+  bool quoted; /* a quoted text is never a number, a truth value or nothing */
   struct node *first, *last, *next;
 };
 
-/* Reads `text`; `file` must outlive the nodes. NULL if the text is empty or cannot be read at all. What can be read is
- * returned although errors were added, so that further errors are found behind the first. */
+/*
+ * Reads `text`; `file` must outlive the nodes. NULL if the text is empty or unreadable. After an error, the readable rest is
+ * returned, so that further errors can be found.
+ */
 struct node *yaml_read(const char *file, const char *text, size_t length, struct config_errors *errors);
 struct node *node_free(struct node *node); /* with its children, not its successors; returns NULL */
 
 /* The child called `name` of a mapping, or NULL. */
 const struct node *node_find(const struct node *mapping, const char *name);
-/* Whether the node is an empty value, which stands for an empty mapping, list or nothing. */
+/* Whether the node is an empty value, which means an empty mapping, list or nothing. */
 bool node_is_nothing(const struct node *node);
 
 #endif

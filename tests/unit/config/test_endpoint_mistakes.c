@@ -48,7 +48,7 @@ static const struct mistake mistakes[] = {
      "t.yaml:3:13: 'source' of pipeline 'cam0' needs 'format'\n"
      "    source: {socket: in}\n"
      "            ^\n"
-     "  What one frame is: an image or a tensor.\n"},
+     "  The content of one frame: an image or a tensor.\n"},
     {"sink without an endpoint", SOURCE("socket: in, " FORMAT, "    sink: {}\n"),
      "t.yaml:4:11: 'sink' of pipeline 'cam0' needs 'socket' or 'file' or 'reply'\n"
      "    sink: {}\n"

@@ -37,7 +37,7 @@ static const struct mistake mistakes[] = {
      "t.yaml:2:3: model 'person' needs 'file'\n"
      "    person: {instances: 1}\n"
      "    ^~~~~~\n"
-     "  The model, a file of ONNX. When another file is put in its place, the next reload takes that one.\n"},
+     "  The model, an ONNX file. After the file is replaced, the next reload uses the new one.\n"},
     {"unknown key", MODELS("  person: {file: a, instnces: 1}\n", "sobel"),
      "t.yaml:2:21: unknown key 'instnces' in model 'person'\n"
      "    person: {file: a, instnces: 1}\n"
@@ -52,7 +52,7 @@ static const struct mistake mistakes[] = {
      "t.yaml:2:23: 'batch' of model 'a' needs 'most'\n"
      "    a: {file: a, batch: {wait: 2}}\n"
      "                        ^\n"
-     "  How many frames at most. The first side of the model's input must be open or that number; 1: frames only queue.\n"
+     "  Frames in a batch, at most. The first side of the model's input must be open or have that size. 1: no batches, frames only queue.\n"
      "t.yaml:2:30: 'wait' needs a unit\n"
      "    a: {file: a, batch: {wait: 2}}\n"
      "                               ^\n"
