@@ -12,7 +12,7 @@ static const char *const remedies[][2] = {
      "write socket: PATH with protocol: y4m, and let ffmpeg send the results: " ENCODE},
     {"framed takes decoded frames: write url: URL, which framed-camera decodes, or pixels: yuv420p and protocol: y4m, and let "
      "ffmpeg decode: " DECODE,
-     "framed gives decoded frames: write protocol: y4m, and let ffmpeg encode: " ENCODE},
+     "framed sends decoded frames: write protocol: y4m, and let ffmpeg encode: " ENCODE},
     {"write url: v4l2:/dev/video0 for a camera of this machine, or url: rtsp://HOST/PATH for one of the network",
      "write socket: PATH with protocol: y4m, and let ffmpeg send the results: " ENCODE},
 };

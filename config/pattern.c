@@ -165,8 +165,7 @@ static bool can_name_segments(const char *text, const struct pattern *pattern, c
   }
   bool is_part = ends_with(text, ".part");
   if (is_part || ends_with(text, ".index")) {
-    snprintf(problem, PATTERN_PROBLEM, "'%s' at the end is what the daemon itself puts behind a name",
-             is_part ? ".part" : ".index");
+    snprintf(problem, PATTERN_PROBLEM, "'%s' at the end is a suffix that the daemon itself uses", is_part ? ".part" : ".index");
     return false;
   }
   return true;
@@ -181,7 +180,7 @@ bool pattern_read(const char *text, struct pattern *pattern, char problem[PATTER
       fits = add(pattern, CHARACTER, *at, false);
     } else if (!(at = add_conversion(pattern, at + 1, &fits))) {
       int length = (int)(1 + strspn(percent + 1, flags) + 1);
-      snprintf(problem, PATTERN_PROBLEM, "what '%.*s' becomes cannot be told from a name", length, percent);
+      snprintf(problem, PATTERN_PROBLEM, "'%.*s' cannot be recognised in a name", length, percent);
       return false;
     }
   }

@@ -396,7 +396,7 @@ static void check_count(struct reader *reader) {
   const struct config *config = reader->config;
   if (config->gpu.count > 1 && config->gpu.backend == CONFIG_BACKEND_CUDA) {
     config_errors_add(reader->errors, (struct config_mark){.file = config->files[0]}, "write backend: cpu, or remove 'count'",
-                      "'count' of gpu is for the cpu backend, whose processors can appear as several devices");
+                      "'count' of gpu only applies to the cpu backend, which can simulate several devices");
   }
 }
 

@@ -1,4 +1,4 @@
-# Completion of framebench for bash. Names of pipelines come from the daemon itself, where one answers.
+# Completion of framebench for bash. A running daemon supplies the names of pipelines.
 
 _framebench_pipelines() {
   framectl "$@" status --json 2>/dev/null |

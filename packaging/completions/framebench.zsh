@@ -1,5 +1,5 @@
 #compdef framebench
-# Names of pipelines come from the daemon itself, where one answers.
+# A running daemon supplies the names of pipelines.
 
 _framebench_pipelines() {
   local -a names

@@ -1,4 +1,4 @@
-# Completion of framectl for bash. Names of pipelines come from the daemon itself, where one answers.
+# Completion of framectl for bash. A running daemon supplies the names of pipelines.
 
 _framectl_pipelines() {
   framectl "$@" status --json 2>/dev/null |

@@ -1,5 +1,5 @@
 #compdef framectl
-# Names of pipelines come from the daemon itself, where one answers.
+# A running daemon supplies the names of pipelines.
 
 _framectl_pipelines() {
   local -a names
@@ -19,14 +19,14 @@ _framectl() {
   local -a transfer=('--shm[in shared memory, on native pipelines]' '--force[also with a terminal]')
   _arguments -C $always $json \
     '(- *)--version[print the version]' \
-    '1:command:((status\:"the state of all pipelines, or of one" health\:"whether all is well"
+    '1:command:((status\:"the state of all pipelines, or of one" health\:"whether all pipelines are healthy"
       watch\:"a line whenever health changes" metrics\:"metrics as Prometheus reads them" top\:"a live table" reload\:"read the configuration again"
-      upgrade\:"have the installed program take over" device\:"free a GPU, or bring it back" drain\:"finish what is in flight, take nothing new"
+      upgrade\:"replace the running program by the installed one" device\:"free a GPU, or bring it back" drain\:"finish what is in flight, take nothing new"
       pause\:"take no frames until resume" resume\:"take frames again" check\:"check a configuration file"
       push\:"send standard input to a pipeline" pull\:"write results to standard output"
       trace\:"record when each frame was where" plan\:"say what slots would win" doctor\:"say what could be better"
       models\:"list, install or remove ONNX Runtime" stages\:"list stages and what one takes"
-      try\:"put one frame through stages" camera\:"find cameras, or say what one sends" record\:"record around this moment" replay\:"compare what two configurations make of a recording" repair\:"finish segments that a kill left" help\:"say what a command does"))' \
+      try\:"put one frame through stages" camera\:"find cameras, or say what one sends" record\:"record the frames around this moment" replay\:"compare two configurations on a recording" repair\:"finish unfinished recordings" help\:"print the help of a command"))' \
     '*::argument:->argument'
   [[ $state == argument ]] || return
   socket=${opt_args[-s]:-${opt_args[--socket]}}

@@ -1,5 +1,5 @@
 /*
- * A stage for framed that runs a filter of frei0r on the CPU. framed-stage(3) explains stages of your own.
+ * A stage for framed that runs a filter of frei0r on the CPU. framed-stage(3) explains custom stages.
  *
  *   cc -O3 -shared -fPIC -o frei0r.so frei0r.c
  *
@@ -7,9 +7,9 @@
  *     - convert: {to: rgb24}
  *     - library: {file: frei0r.so, settings: {filter: /usr/lib/frei0r-1/cartoon.so, set: [0, 0.4]}}
  *
- * Filters are in Debian's package frei0r-plugins. They take pictures whose sides are multiples of 8. `set: [index, value]`
- * sets the filter's parameter of that number, counted from 0, to a number from 0 to 1; it may be given several times under
- * names that begin with set: set1, set2 and so on.
+ * Filters are in Debian's package frei0r-plugins. They accept pictures whose sides are multiples of 8. `set: [index, value]`
+ * sets a parameter of the filter: its index counts from 0, and its value is a number from 0 to 1. Further parameters use names
+ * that begin with set: set1, set2 and so on.
  */
 #include <framed-stage.h>
 
@@ -20,15 +20,15 @@
 #include <string.h>
 
 enum { PIXEL = 4, SESSIONS = 64, PARAMETERS = 16 };
-enum { FILTER = 0, BOOL = 0, DOUBLE = 1 }; /* of frei0r: the type of plugin, and the kinds of parameter that take one number */
+enum { FILTER = 0, BOOL = 0, DOUBLE = 1 }; /* of frei0r: the type of plugin, and the kinds of parameters with one number */
 
-struct info { /* as frei0r declares f0r_plugin_info */
+struct info { /* declared like frei0r's f0r_plugin_info */
   const char *name, *author;
   int type, colours, version, major, minor, parameters;
   const char *explanation;
 };
 
-struct parameter { /* as frei0r declares f0r_param_info */
+struct parameter { /* declared like frei0r's f0r_param_info */
   const char *name;
   int kind;
   const char *explanation;
@@ -117,12 +117,12 @@ static int prepare(struct framed_stage_plan *plan) {
   }
   pthread_mutex_init(&filter->lock, NULL);
   plan->object = filter;
-  plan->state_bytes = 1; /* so that frames of a session come in order, and its address tells sessions apart */
+  plan->state_bytes = 1; /* keeps a session's frames in order, and its address identifies the session */
   plan->scratch_bytes = 2 * (size_t)plan->input.width * plan->input.height * PIXEL;
   return 0;
 }
 
-/* The instance of the call's session; a session that begins gets a new one. NULL: there is none. */
+/* The instance of the call's session. A new session gets a new one. NULL on failure. */
 static void *instance_of(const struct framed_stage_plan *plan, struct filter *filter, const struct framed_stage_call *call) {
   unsigned at = 0;
   void *instance = NULL;

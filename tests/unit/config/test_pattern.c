@@ -86,7 +86,7 @@ START_TEST(a_name_has_room_for_what_is_put_behind_it) {
   strcpy(text + 7 + 234, "x%Y.raw");
   ck_assert(!pattern_read(text, &one, problem) && strstr(problem, "longer than 255 bytes"));
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-    ck_assert(!pattern_read(wrong[i], &one, problem) && strstr(problem, "puts behind a name"));
+    ck_assert(!pattern_read(wrong[i], &one, problem) && strstr(problem, "the daemon itself uses"));
   }
   ck_assert(!takes("%Y.parts", "other") && !takes("part/%Y", "other"));
 }
