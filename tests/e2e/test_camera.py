@@ -3,6 +3,7 @@
 import pathlib
 import random
 import re
+import time
 
 import pytest
 
@@ -61,6 +62,25 @@ def test_damaged_files(place, seed):
         reader = Background(lambda: [camera.frame() for _ in range(10**6)])
         report = camera.wait_for(state="waiting")
         assert report["token"] in ("camera.ended", "camera.codec") and not reader.done
+
+
+def test_h265(place):
+    stream = video(container="hevc", width=320, height=240, frames=30)
+    with Camera(stream, codec="H265", rate=50) as server, CameraProcess(server.url) as camera:
+        camera.welcome()
+        assert [camera.frame()[0] for _ in range(60)] == list(range(60))
+        report = camera.wait_for(state="running")
+        assert (report["codec"], report["width"], report["lost"]) == ("hevc", 320, 0)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+def test_a_frame_does_not_wait_for_the_next_one(place, transport):
+    """Not after the first second, in which the habits of the camera are learned."""
+    with Camera(rate=20) as server, CameraProcess(server.url, transport=transport) as camera:
+        camera.welcome()
+        came = [(camera.frame()[0], time.monotonic()) for _ in range(45)]
+        waits = sorted(at - server.began[number] for number, at in came[-11:])
+        assert 0 < waits[5] < 0.04, waits
 
 
 def test_udp(place):

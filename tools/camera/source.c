@@ -73,6 +73,34 @@ static bool fail(const struct source *source, int error, struct reason *reason) 
   return false;
 }
 
+const AVCodecParameters *source_codec(const struct source *source) {
+  return source->format ? source->format->streams[source->stream]->codecpar : source->v4l2.codec;
+}
+
+/* Takes the first video. Others, and sound, are not asked for any more. */
+static void choose_stream(struct source *source) {
+  for (unsigned i = 0; i < source->format->nb_streams; i++) {
+    AVStream *stream = source->format->streams[i];
+    bool is_video = stream->codecpar->codec_type == AVMEDIA_TYPE_VIDEO && !(stream->disposition & AV_DISPOSITION_ATTACHED_PIC);
+    if (source->stream < 0 && is_video) {
+      source->stream = (int)i;
+    }
+    bool is_known = stream->codecpar->codec_type != AVMEDIA_TYPE_UNKNOWN;
+    stream->discard = (int)i == source->stream || !is_known ? AVDISCARD_DEFAULT : AVDISCARD_ALL;
+  }
+}
+
+/* RTSP names its streams before the first packet. Pictures of some codecs are put together here and not by libavformat. */
+static bool begin_rtsp(struct source *source, struct reason *reason) {
+  choose_stream(source);
+  if (source->stream < 0 || !assembly_knows(source_codec(source)->codec_id)) {
+    return true;
+  }
+  source->format->flags |= AVFMT_FLAG_NOPARSE | AVFMT_FLAG_NOFILLIN;
+  return assembly_open(&source->assembly, source_codec(source)) ||
+         reason_set(reason, REASON_CODEC, "no memory for packets of %s", source->settings->address.name);
+}
+
 bool source_open(struct source *source, const struct settings *settings, bool (*pulse)(void *owner), void *owner,
                  struct reason *reason) {
   *source = (struct source){.settings = settings, .pulse = pulse, .owner = owner, .stream = -1, .v4l2 = {.fd = -1}};
@@ -100,27 +128,10 @@ bool source_open(struct source *source, const struct settings *settings, bool (*
   }
   source->returned = clock_now();
   source->deadline = source->returned + OPEN_WAIT;
-  return true;
+  return strcmp(source->format->iformat->name, "rtsp") != 0 || begin_rtsp(source, reason);
 }
 
 /* -- packets ------------------------------------------------------------------------------------------------------------ */
-
-/* Takes the first video. Others, and sound, are not asked for any more. */
-static void choose_stream(struct source *source) {
-  for (unsigned i = 0; i < source->format->nb_streams; i++) {
-    AVStream *stream = source->format->streams[i];
-    bool is_video = stream->codecpar->codec_type == AVMEDIA_TYPE_VIDEO && !(stream->disposition & AV_DISPOSITION_ATTACHED_PIC);
-    if (source->stream < 0 && is_video) {
-      source->stream = (int)i;
-    }
-    bool is_known = stream->codecpar->codec_type != AVMEDIA_TYPE_UNKNOWN;
-    stream->discard = (int)i == source->stream || !is_known ? AVDISCARD_DEFAULT : AVDISCARD_ALL;
-  }
-}
-
-const AVCodecParameters *source_codec(const struct source *source) {
-  return source->format ? source->format->streams[source->stream]->codecpar : source->v4l2.codec;
-}
 
 static bool is_hls(const struct source *source) {
   return source->format && strncmp(source->format->iformat->name, "hls", 3) == 0;
@@ -174,19 +185,18 @@ static void take_stamp(struct source *source, int64_t now) {
 }
 
 /*
- * RTP and MPEG-TS do not say where a picture ends, so that libavformat returns one when the next one begins. The return before
- * was the time at which this one began.
+ * MPEG-TS does not say where a picture ends, so that libavformat returns one when the next one begins. The return before was
+ * the time at which this one began.
  */
 static bool comes_late(const struct source *source) {
-  const char *name = source->format ? source->format->iformat->name : "";
-  enum AVCodecID codec = source_codec(source)->codec_id;
-  return source->count > 0 && (strcmp(name, "rtsp") == 0 || strcmp(name, "mpegts") == 0) &&
-         (codec == AV_CODEC_ID_H264 || codec == AV_CODEC_ID_HEVC);
+  return source->count > 0 && source->format && strcmp(source->format->iformat->name, "mpegts") == 0 &&
+         assembly_knows(source_codec(source)->codec_id);
 }
 
-static void note_packet(struct source *source) {
+/* `arrival`: of the picture's first bytes, 0 if it is not known. */
+static void note_packet(struct source *source, int64_t arrival) {
   int64_t now = clock_now();
-  source->arrival = comes_late(source) ? source->returned : now;
+  source->arrival = arrival != 0 ? arrival : comes_late(source) ? source->returned : now;
   take_wall(source, now);
   take_stamp(source, now);
   if (source->count > 0) {
@@ -212,42 +222,47 @@ static bool read_device(struct source *source, struct reason *reason) {
   if (taken <= 0) {
     return fail(source, taken == 0 ? AVERROR_EXIT : taken, reason);
   }
-  note_packet(source);
-  source->arrival = captured ? captured : source->arrival;
+  note_packet(source, captured);
+  return true;
+}
+
+/* Whether the packet is a picture, or completes one, which takes its place. */
+static bool is_picture(struct source *source, int64_t *arrival) {
+  return source->packet->stream_index == source->stream &&
+         (!source->assembly.unit || assembly_put(&source->assembly, source->packet, clock_now(), arrival));
+}
+
+static bool fail_to_read(struct source *source, int error, struct reason *reason) {
+  source->opened = true;
+  if (source->stream < 0 && (error == AVERROR_EOF || error == AVERROR_EXIT)) {
+    return reason_set(reason, REASON_CODEC, "%s sends no video", source->settings->address.name);
+  }
+  return fail(source, error, reason);
+}
+
+static bool read_stream(struct source *source, struct reason *reason) {
+  int64_t arrival = 0;
+  bool there = source->assembly.complete && assembly_take(&source->assembly, source->packet, &arrival);
+  while (!there) {
+    av_packet_unref(source->packet);
+    int error = av_read_frame(source->format, source->packet);
+    error = error >= 0 || error == AVERROR(EAGAIN) ? (interrupt(source) ? AVERROR_EXIT : error) : error;
+    if (error < 0 && error != AVERROR(EAGAIN)) {
+      return fail_to_read(source, error, reason);
+    }
+    if (error >= 0 && source->stream < 0) {
+      choose_stream(source);
+    }
+    there = error >= 0 && is_picture(source, &arrival);
+  }
+  source->opened = true;
+  note_packet(source, arrival);
   return true;
 }
 
 bool source_read(struct source *source, struct reason *reason) {
   source->deadline = clock_now() + patience(source);
-  if (!source->format) {
-    return read_device(source, reason);
-  }
-  for (;;) {
-    av_packet_unref(source->packet);
-    int error = av_read_frame(source->format, source->packet);
-    if (error == AVERROR(EAGAIN) && !interrupt(source)) {
-      continue;
-    }
-    if (error < 0 && source->stream < 0 && error == AVERROR_EOF) {
-      return reason_set(reason, REASON_CODEC, "%s sends no video", source->settings->address.name);
-    }
-    if (error < 0) {
-      source->opened = true;
-      return fail(source, error, reason);
-    }
-    if (source->stream < 0) {
-      choose_stream(source);
-    }
-    if (source->packet->stream_index == source->stream) {
-      source->opened = true;
-      note_packet(source);
-      return true;
-    }
-    if (interrupt(source)) {
-      return reason_set(reason, source->stream < 0 ? REASON_CODEC : REASON_SILENT, "%s sends no video",
-                        source->settings->address.name);
-    }
-  }
+  return source->format ? read_stream(source, reason) : read_device(source, reason);
 }
 
 void source_close(struct source *source) {
@@ -255,5 +270,6 @@ void source_close(struct source *source) {
   source->deadline = clock_now() + CLOSE_WAIT;
   avformat_close_input(&source->format);
   v4l2_close(&source->v4l2);
+  assembly_close(&source->assembly);
   av_packet_free(&source->packet);
 }

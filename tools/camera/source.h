@@ -12,6 +12,7 @@
 
 #include <libavformat/avformat.h>
 
+#include "tools/camera/assembly.h"
 #include "tools/camera/settings.h"
 #include "tools/camera/v4l2.h"
 
@@ -19,11 +20,12 @@ struct source {
   const struct settings *settings;
   bool (*pulse)(void *owner); /* false: the program ends */
   void *owner;
-  AVFormatContext *format; /* NULL for a camera of this machine, */
-  struct v4l2 v4l2;        /* which comes from there */
-  AVPacket *packet;        /* the last one, until the next read */
-  int stream;              /* index of the video; -1: not known yet */
-  int64_t deadline;        /* CLOCK_MONOTONIC */
+  AVFormatContext *format;  /* NULL for a camera of this machine, */
+  struct v4l2 v4l2;         /* which comes from there */
+  struct assembly assembly; /* of pictures that come by RTP; its codec is 0 for others */
+  AVPacket *packet;         /* the last one, until the next read */
+  int stream;               /* index of the video; -1: not known yet */
+  int64_t deadline;         /* CLOCK_MONOTONIC */
   bool opened, closing;
 
   int64_t arrival;  /* of the first bytes of the last packet, CLOCK_MONOTONIC */

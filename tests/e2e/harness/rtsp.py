@@ -24,33 +24,36 @@ SDP = ("v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=camera\r\nc=IN IP4 0.0.0.0\r\nt=0 0
 def video(width=160, height=120, frames=50, gop=10, rate=25, container="h264", pattern="testsrc2"):
     """Bytes of a video made by ffmpeg."""
     with tempfile.NamedTemporaryFile(suffix=f".{container}") as file:
-        codec = ["-c:v", "mjpeg", "-pix_fmt", "yuvj420p"] if container in ("mjpeg", "avi") else [
-            "-c:v", "libx264", "-preset", "ultrafast", "-tune", "zerolatency", "-g", str(gop), "-pix_fmt", "yuv420p",
-            "-x264-params", "aud=1:scenecut=0"]
+        h26x = ["-preset", "ultrafast", "-tune", "zerolatency", "-g", str(gop), "-pix_fmt", "yuv420p"]
+        codec = {"mjpeg": ["-c:v", "mjpeg", "-pix_fmt", "yuvj420p"],
+                 "hevc": ["-c:v", "libx265", *h26x, "-x265-params", "aud=1:scenecut=0:log-level=none:repeat-headers=1"]}.get(
+            container, ["-c:v", "libx264", *h26x, "-x264-params", "aud=1:scenecut=0"])
         subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", f"{pattern}{':' if '=' in pattern else '='}size={width}x{height}:rate={rate}",
                         "-frames:v", str(frames), *codec, file.name], check=True, timeout=limit(30), stdin=subprocess.DEVNULL)
         return file.read()
 
 
-def pictures(stream):
-    """The pictures of an H.264 stream with access unit delimiters, each a list of its NAL units."""
+def pictures(stream, codec="H264"):
+    """The pictures of a stream with access unit delimiters, each a list of its NAL units."""
     units = [unit.rstrip(b"\0") for unit in re.split(b"\0\0\0?\1", stream) if unit]
     found = []
     for unit in units:
-        if unit[0] & 31 == 9:
+        if (unit[0] & 31 == 9) if codec == "H264" else (unit[0] >> 1 == 35):
             found.append([])
         else:
             found[-1].append(unit)
     return found
 
 
-def fragments(unit):
+def fragments(unit, codec="H264"):
     """Payloads of RTP for one NAL unit: itself, or its parts."""
     if len(unit) <= PAYLOAD:
         return [unit]
-    parts = [unit[at:at + PAYLOAD] for at in range(1, len(unit), PAYLOAD)]
-    head = bytes([unit[0] & 0x60 | 28])
-    return [head + bytes([unit[0] & 31 | (0x80 if i == 0 else 0) | (0x40 if i == len(parts) - 1 else 0)]) + part
+    h264 = codec == "H264"
+    parts = [unit[at:at + PAYLOAD] for at in range(1 if h264 else 2, len(unit), PAYLOAD)]
+    head = bytes([unit[0] & 0x60 | 28]) if h264 else bytes([unit[0] & 0x81 | 49 << 1, unit[1]])
+    kind = unit[0] & 31 if h264 else unit[0] >> 1 & 63
+    return [head + bytes([kind | (0x80 if i == 0 else 0) | (0x40 if i == len(parts) - 1 else 0)]) + part
             for i, part in enumerate(parts)]
 
 
@@ -69,7 +72,7 @@ class Camera:
 
     def __init__(self, stream=None, rate=25, answers=None, login=None, scheme="Digest", silent=None, cut=None, lost=None, damage=None,
                  clock=None, codec="H264", begin=0, jump=None):
-        self.pictures = pictures(stream or video())
+        self.pictures = pictures(stream or video(), "H265" if codec == "H265" else "H264")
         self.rate, self.answers, self.login, self.scheme, self.codec = rate, answers or {}, login, scheme, codec
         self.silent, self.cut, self.lost, self.damage, self.clock, self.begin, self.jump = silent, cut, lost, damage, clock, begin, jump
         self.sessions = self.ended = 0
@@ -201,11 +204,11 @@ class Session:
                 if camera.jump and count == camera.jump[0]:
                     jumped = int(camera.jump[1] * 90000)
                 camera.began.append(time.monotonic())
-                stamp = int(count * 90000 / camera.rate) + jumped
+                stamp = 1234567 + int(count * 90000 / camera.rate) + jumped
                 if camera.clock is not None and count % camera.rate == 0:
                     self.send_report(stamp)
                 units = camera.pictures[(camera.begin + count) % len(camera.pictures)]
-                payloads = [part for unit in units for part in fragments(unit)]
+                payloads = [part for unit in units for part in fragments(unit, "H265" if camera.codec == "H265" else "H264")]
                 for i, payload in enumerate(payloads):
                     self.send_payload(payload, stamp, i == len(payloads) - 1)
                 camera.over.wait(max(0, begun + (count + 1) / camera.rate - time.monotonic()))
