@@ -131,7 +131,8 @@ struct diagnosis {
 };
 
 void diagnose(const struct diagnosis_figures *figures, struct diagnosis *diagnosis);
-/* The model of engines, host and notice time at full load, whatever the measured pace was. */
+/* Input of the overlap model (overlap.h) at full load: times of the engines, of the host, and until the lane notices a
+ * completion. */
 struct overlap_work diagnosis_work(const struct diagnosis_figures *figures);
 
 #endif

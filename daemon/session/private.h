@@ -136,7 +136,7 @@ bool session_adopt(struct session *session, const struct session *address, bool 
 
 /* Makes the program of the stages in force. For a set-up thread. */
 bool session_make_program(struct session *session, struct failure *failure);
-/* Keeps what the first warm-up found. Call before any other thread knows the session. */
+/* Stores the results of the first warm-up. Call before any other thread knows the session. */
 void session_keep_choices(struct session *session);
 void session_free_program(struct session *session);
 /* [lane] Switches to the other stages. No frame may be on the device, or the device must be lost. */

@@ -165,7 +165,7 @@ void session_lose_source(struct session *session);
 bool session_taken(struct session *session, struct failure *failure);
 /* True if the session knew the producer that the previous process had. Otherwise it was never attached. */
 bool session_has_source(const struct session *session);
-/* True if its producer can be one that `shares` memory, or (not `shares`) one that does not. */
+/* After a takeover: true if the session can continue with a producer with shared memory (`shares`), or with one without. */
 bool session_may_share(const struct session *session, bool shares);
 /* Continues with the producer of the previous process, like session_attach(). */
 void session_attach_again(struct session *session, int fd);
