@@ -13,7 +13,7 @@ if not FOLDER.exists():
     pytest.skip("the portable folder has no completions", allow_module_level=True)
 pytestmark = [pytest.mark.host, pytest.mark.plain]
 
-COMMANDS = {"framectl": "status health watch metrics top reload upgrade device drain pause resume check push pull trace plan doctor models stages try"
+COMMANDS = {"framectl": "status health watch metrics top reload upgrade device drain pause resume check push pull trace plan doctor models stages try camera"
                         " record replay repair".split(),
             "framebench": "limits overlap stages model daemon transport scale load report".split()}
 ALWAYS = {"framectl": {"-s", "--socket", "-h", "--help"}, "framebench": {"--help"}}
@@ -51,7 +51,7 @@ def test_commands_are_all_there():
 
 @pytest.mark.parametrize("name,command", [(name, command) for name in COMMANDS for command in COMMANDS[name] if command != "report"])
 def test_options_are_those_of_the_command(name, command):
-    short = {"-o"} if command == "trace" else {"-i", "-o"} if command == "try" else {"-s"} if command == "load" else set()
+    short = {"-o"} if command in ("trace", "camera") else {"-i", "-o"} if command == "try" else {"-s"} if command == "load" else set()
     assert offered(name, command, "-") == taken(name, command) | short | ALWAYS[name]
     described = set(re.findall(r"--[a-z0-9][a-z0-9-]*", (FOLDER / f"{name}.zsh").read_text()))
     assert taken(name, command) <= described
