@@ -24,8 +24,8 @@ _framectl() {
       upgrade\:"replace the running program by the installed one" device\:"free a GPU, or bring it back" drain\:"finish what is in flight, take nothing new"
       pause\:"take no frames until resume" resume\:"take frames again" check\:"check a configuration file"
       push\:"send standard input to a pipeline" pull\:"write results to standard output"
-      trace\:"record when each frame was where" plan\:"say what slots would win" doctor\:"say what could be better"
-      models\:"list, install or remove ONNX Runtime" stages\:"list stages and what one takes"
+      trace\:"record the timeline of each frame" plan\:"predict the gain of slots" doctor\:"name possible improvements"
+      models\:"list, install or remove ONNX Runtime" stages\:"list stages, or parameters of one"
       try\:"put one frame through stages" camera\:"find cameras, or say what one sends" record\:"record the frames around this moment" replay\:"compare two configurations on a recording" repair\:"finish unfinished recordings" help\:"print the help of a command"))' \
     '*::argument:->argument'
   [[ $state == argument ]] || return

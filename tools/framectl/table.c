@@ -141,14 +141,14 @@ const struct command commands[] = {
      command_try},
     {"camera", "ACTION...",
      TAKES(OPTION_JSON) | TAKES(OPTION_OUTPUT) | TAKES(OPTION_CREDENTIALS) | TAKES(OPTION_TERMINAL) | TAKES(OPTION_SECONDS),
-     "find network cameras, or say what one sends",
-     "It asks no daemon.\n"
-     "  try URL             connect to URL (rtsp, rtsps, http, https, srt, v4l2, file), watch for two seconds, say codec,\n"
-     "                      size, rate and bitrate, and print the pipeline for it. Without a picture, one sentence says why.\n"
+     "find network cameras, or test one",
+     "Needs no daemon.\n"
+     "  try URL             connect to URL (rtsp, rtsps, http, https, srt, v4l2, file) and watch it for two seconds. Prints\n"
+     "                      codec, size, rate and bitrate, and a pipeline for it. Without a picture it prints the reason\n"
      "  find [ADDRESS]      list the cameras of the local networks, or at ADDRESS, that answer to ONVIF's WS-Discovery\n"
-     "  --credentials FILE  try: with the user name and the password, one line USER:PASSWORD\n"
-     "  -o, --output FILE   try: the first picture, as PNG or PPM by the ending\n"
-     "  --terminal          try: the first picture on this terminal, in colours\n"
+     "  --credentials FILE  try: a file with the user name and the password, one line USER:PASSWORD\n"
+     "  -o, --output FILE   try: write the first picture, as PNG or PPM by the ending\n"
+     "  --terminal          try: show the first picture on this terminal, in colours\n"
      "  --seconds N         find: how long to wait for answers (default: 3)",
      command_camera},
     {"replay", "RECORDING", TAKES(OPTION_CONFIG) | TAKES(OPTION_AGAINST),
