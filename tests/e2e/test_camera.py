@@ -206,6 +206,12 @@ def test_time_stamps_that_jump(place):
         assert "jumped by 3600 s" in report["text"]
 
 
+def test_pictures_that_come_later_and_later(place):
+    with Camera(slow=10, rate=10) as server, CameraProcess(server.url) as camera:
+        report = camera.welcome().wait_for(token="camera.slow")
+        assert report["state"] == "running" and "s late" in report["text"]
+
+
 def test_another_size(place):
     with Camera(video(frames=10) + video(width=320, height=180, frames=10)) as server, CameraProcess(server.url) as camera:
         camera.welcome()

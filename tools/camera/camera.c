@@ -29,6 +29,7 @@
 #define TURN          (100 * CLOCK_MS)
 #define SEND_WAIT     (20 * CLOCK_MS) /* for a frame on its way; less than the time between pictures */
 #define MOST_LOSS     0.01
+#define MOST_LAG      (2 * CLOCK_S)
 #define MOST_OFFSET   5.0 /* seconds between the clocks, beyond which the camera's is wrong */
 
 enum { STUCK_S = 60, FEW_PICTURES = 5 /* too few to know a rate */ };
@@ -197,6 +198,11 @@ static void judge(struct camera *camera, int64_t now) {
   if (camera->loss.share > MOST_LOSS) {
     reason_set(&reason, REASON_LOSS, "about %.0f %% of the camera's packets are lost: check the network%s",
                100 * camera->loss.share, camera->settings->udp ? ", or take transport tcp" : "");
+  } else if (source->lag > MOST_LAG && camera->settings->address.kind != ADDRESS_FILE) {
+    reason_set(
+        &reason, REASON_SLOW,
+        "pictures come %.0f s late: the network or this processor is too slow for the stream; take the camera's second one",
+        (double)source->lag / (double)CLOCK_S);
   } else if (source->has_wall && !camera->report.has_wall) {
     reason_set(&reason, REASON_CLOCK, "the camera's clock is %.0f s %s this machine's: set a time server (NTP) in the camera",
                ahead > 0 ? ahead : -ahead, ahead > 0 ? "ahead of" : "behind");

@@ -32,6 +32,7 @@ static const char *const names[REASON_TOKENS] = {
     "camera.key_frame",
     "camera.loss",
     "camera.clock",
+    "camera.slow",
     "camera.silent",
     "camera.unreachable",
     "camera.ended",

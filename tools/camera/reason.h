@@ -21,6 +21,7 @@ enum reason_token {
   REASON_KEY_FRAME,   /* no picture can be decoded before a key frame comes */
   REASON_LOSS,        /* the network loses packets */
   REASON_CLOCK,       /* the camera's clock is wrong, or its time stamps jump */
+  REASON_SLOW,        /* pictures come later and later: the network or the processor is too slow */
   REASON_SILENT,      /* the stream is open and nothing comes */
   REASON_UNREACHABLE, /* no answer */
   REASON_ENDED,       /* the camera closed the stream */

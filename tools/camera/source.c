@@ -73,6 +73,10 @@ static bool fail(const struct source *source, int error, struct reason *reason) 
   return false;
 }
 
+static bool is_format(const struct source *source, const char *name) {
+  return source->format && strcmp(source->format->iformat->name, name) == 0;
+}
+
 const AVCodecParameters *source_codec(const struct source *source) {
   return source->format ? source->format->streams[source->stream]->codecpar : source->v4l2.codec;
 }
@@ -128,14 +132,12 @@ bool source_open(struct source *source, const struct settings *settings, bool (*
   }
   source->returned = clock_now();
   source->deadline = source->returned + OPEN_WAIT;
-  return strcmp(source->format->iformat->name, "rtsp") != 0 || begin_rtsp(source, reason);
+  return !is_format(source, "rtsp") || begin_rtsp(source, reason);
 }
 
 /* -- packets ------------------------------------------------------------------------------------------------------------ */
 
-static bool is_hls(const struct source *source) {
-  return source->format && strncmp(source->format->iformat->name, "hls", 3) == 0;
-}
+static bool is_hls(const struct source *source) { return is_format(source, "hls") || is_format(source, "hls,applehttp"); }
 
 int64_t source_interval(const struct source *source) {
   return source->stamped > source->waited ? source->stamped : source->waited;
@@ -164,6 +166,17 @@ static void take_wall(struct source *source, int64_t now) {
   }
 }
 
+/*
+ * A stream that comes more slowly than it was recorded waits somewhere, and pictures get older and older. The least offset may
+ * rise by a twentieth of the time, since the clocks of cameras are no better than that.
+ */
+static void measure_lag(struct source *source, int64_t now, int64_t at) {
+  int64_t offset = now - at, raised = source->offset + (now - source->returned) / 20;
+  source->offset = !source->has_pts || offset < raised ? offset : raised;
+  bool is_even = is_format(source, "rtsp") || is_format(source, "mpegts"); /* HLS has bursts, MJPEG invents its stamps */
+  source->lag = is_even ? offset - source->offset : 0;
+}
+
 static void take_stamp(struct source *source, int64_t now) {
   const AVRational ns = {1, 1000000000};
   const AVPacket *packet = source->packet;
@@ -177,9 +190,11 @@ static void take_stamp(struct source *source, int64_t now) {
   if (source->has_pts && is_live && (step < -JUMP || step - waited > JUMP)) {
     source->jumped = now;
     source->jump = (double)step / (double)CLOCK_S;
+    source->has_pts = false;
   } else if (source->has_pts && step > 0 && step < LONGEST_STEP) {
     source->stamped = average(source->stamped, step);
   }
+  measure_lag(source, now, at);
   source->last_pts = at;
   source->has_pts = true;
 }
@@ -189,8 +204,7 @@ static void take_stamp(struct source *source, int64_t now) {
  * the time at which this one began.
  */
 static bool comes_late(const struct source *source) {
-  return source->count > 0 && source->format && strcmp(source->format->iformat->name, "mpegts") == 0 &&
-         assembly_knows(source_codec(source)->codec_id);
+  return source->count > 0 && is_format(source, "mpegts") && assembly_knows(source_codec(source)->codec_id);
 }
 
 /* `arrival`: of the picture's first bytes, 0 if it is not known. */

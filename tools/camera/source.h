@@ -35,6 +35,8 @@ struct source {
   unsigned count;   /* packets of the video, up to a few */
   int64_t last_pts; /* ns */
   bool has_pts;
+  int64_t offset;          /* least difference of arrival and time stamp, ns */
+  int64_t lag;             /* of the last packet behind that */
   int64_t jumped;          /* when a time stamp last jumped, CLOCK_MONOTONIC; 0: never */
   double jump;             /* by so many seconds */
   bool has_wall;           /* the last packet has wall-clock time by RTCP, */

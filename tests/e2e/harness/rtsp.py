@@ -68,13 +68,15 @@ class Camera:
     clock        seconds by which the camera's clock is ahead; None: it sends no reports
     begin        number of the picture that it begins with
     jump         (picture, seconds): the time stamps jump there
+    slow         time passes so many times as fast as the time stamps say
     """
 
     def __init__(self, stream=None, rate=25, answers=None, login=None, scheme="Digest", silent=None, cut=None, lost=None, damage=None,
-                 clock=None, codec="H264", begin=0, jump=None):
+                 clock=None, codec="H264", begin=0, jump=None, slow=1):
         self.pictures = pictures(stream or video(), "H265" if codec == "H265" else "H264")
         self.rate, self.answers, self.login, self.scheme, self.codec = rate, answers or {}, login, scheme, codec
         self.silent, self.cut, self.lost, self.damage, self.clock, self.begin, self.jump = silent, cut, lost, damage, clock, begin, jump
+        self.slow = slow
         self.sessions = self.ended = 0
         self.began = []  # when each picture's first packet was sent
         self.over = threading.Event()
@@ -204,7 +206,7 @@ class Session:
                 if camera.jump and count == camera.jump[0]:
                     jumped = int(camera.jump[1] * 90000)
                 camera.began.append(time.monotonic())
-                stamp = 1234567 + int(count * 90000 / camera.rate) + jumped
+                stamp = 1234567 + int(count * 90000 / camera.rate / camera.slow) + jumped
                 if camera.clock is not None and count % camera.rate == 0:
                     self.send_report(stamp)
                 units = camera.pictures[(camera.begin + count) % len(camera.pictures)]
