@@ -93,7 +93,13 @@ def test_a_camera_of_the_network(place):
             daemon.command("/v1/reload")
             with daemon.reader("yard") as reader:
                 read_some(reader, 20)
-            assert daemon.view("yard")["camera"]["pid"] == pid and server.sessions == 1
+                assert daemon.view("yard")["camera"]["pid"] == pid and server.sessions == 1
+                os.kill(pid, signal.SIGKILL)
+                daemon.wait_view("another process runs", lambda view: view["camera"]["pid"] not in (0, pid), "yard")
+                daemon.command("/v1/upgrade")
+                daemon.wait_log("everything goes on")
+                read_some(reader, 60)
+                assert server.sessions == 2
             assert "h264 160x120" in subprocess.run([FRAMECTL, "-s", daemon.socket, "status", "yard"], capture_output=True, text=True, check=True,
                                                   env=environment()).stdout
             assert "p@ss" not in daemon.log
