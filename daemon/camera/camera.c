@@ -1,13 +1,11 @@
 #include "daemon/camera/camera.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/base/child.h"
@@ -15,26 +13,21 @@
 #include "daemon/base/loop.h"
 #include "daemon/camera/credential.h"
 #include "daemon/camera/launch.h"
+#include "daemon/camera/turns.h"
 #include "daemon/measure/clock.h"
 
 #define FIRST_PAUSE (NS_PER_S / 2)
 #define LAST_PAUSE  (30 * NS_PER_S)
 #define PROVEN      (30 * NS_PER_S) /* a process that ran for so long was no failure from its start: the pauses begin again */
 #define START_TIME  (5 * NS_PER_S)  /* for so long at most a process counts as one that starts */
-#define PATIENCE    (30 * NS_PER_S) /* with a process that says nothing: it says something each second while pictures come */
 
 enum {
-  STARTS_A_CORE = 2, /* loading and probing take most of a core for 0.1 to 0.3 s */
   LOOK_MS = 1000,
   END_MS = 2000,
-  MOST_MESSAGES = 64, /* between two looks; one a second and one a change are expected */
-  MOST_ALONE = 2,     /* looks: a process ends by itself in this time */
-  CAMERA_DESCRIPTORS = 5
-};
-
-struct cameras {
-  unsigned starting, most;
-  struct camera *first; /* of those that wait for their turn, in order */
+  MESSAGES_A_SECOND = 64, /* one a second and one a change are expected */
+  MOST_CREDIT = 1000,     /* messages that have queued up while the daemon was stopped */
+  MOST_ALONE = 2,         /* looks: a process ends by itself in this time */
+  MOST_SILENT = 30        /* looks: while pictures come, the process reports once a second */
 };
 
 enum phase {
@@ -44,27 +37,23 @@ enum phase {
   PHASE_ENDING  /* its control socket is closed, and it has to end */
 };
 
-/* Another file in its place, or one that was written to, has another identity. Zero: no file. */
-struct file_identity {
-  uint64_t device, inode, size, seconds, nanoseconds;
-};
-
 struct camera {
   struct camera_setup setup;
   struct file_identity credentials; /* when they were last read */
-  struct camera *next;              /* in the queue */
+  struct turn turn;
   enum phase phase;
   bool closed; /* by its owner: what ends now is not started again */
-  bool starts; /* counts as one of those that start */
   struct child *child;
   int control;
   struct loop_watch *watch;
   struct loop_timer *timer; /* UP: looks after the process; PAUSED: the next start; ENDING: kills it */
-  int64_t began, heard;     /* when the process was started, and when it last said something */
+  int64_t began;            /* when the process was started */
   int64_t pause;
-  unsigned messages; /* since the last look */
-  unsigned alone;    /* looks in a row that found no connection to the pipeline */
-  bool blamed;       /* the view says why the process was killed */
+  int64_t heard;   /* when the last message came, */
+  double credit;   /* and how many may come at once */
+  unsigned silent; /* looks in a row without a message; the clock would count time in which this process was stopped */
+  unsigned alone;  /* looks in a row without a connection to the pipeline */
+  bool blamed;     /* the view says why the process was killed */
   struct camera_view view;
   uint64_t lost_before, reconnects_before; /* by earlier processes; each further start counts as a reconnect */
   struct trouble trouble;
@@ -130,78 +119,6 @@ __attribute__((format(printf, 3, 4))) static void blame(struct camera *camera, c
   follow(camera);
 }
 
-/* -- its turn ------------------------------------------------------------------------------------------------------ */
-
-static void camera_begin(struct camera *camera);
-
-struct cameras *cameras_new(void) {
-  struct cameras *cameras = calloc(1, sizeof *cameras);
-  long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  if (cameras) {
-    cameras->most = STARTS_A_CORE * (cores > 0 ? (unsigned)cores : 1);
-  }
-  return cameras;
-}
-
-struct cameras *cameras_free(struct cameras *cameras) {
-  free(cameras);
-  return NULL;
-}
-
-static void enqueue(struct camera *camera) {
-  struct camera **end = &camera->setup.cameras->first;
-  while (*end) {
-    end = &(*end)->next;
-  }
-  *end = camera;
-  camera->next = NULL;
-  camera->phase = PHASE_QUEUED;
-}
-
-static void dequeue(struct camera *camera) {
-  struct camera **at = &camera->setup.cameras->first;
-  while (*at && *at != camera) {
-    at = &(*at)->next;
-  }
-  if (*at) {
-    *at = camera->next;
-  }
-}
-
-static void start_next(struct cameras *cameras) {
-  while (cameras->first && cameras->starting < cameras->most) {
-    struct camera *camera = cameras->first;
-    cameras->first = camera->next;
-    camera_begin(camera);
-  }
-}
-
-/* The process has loaded, and the next one may. */
-static void has_started(struct camera *camera) {
-  if (camera->starts) {
-    camera->starts = false;
-    camera->setup.cameras->starting--;
-    start_next(camera->setup.cameras);
-  }
-}
-
-static void identify(const struct camera *camera, struct file_identity *identity) {
-  const char *name = camera->setup.config->source.credentials;
-  char path[PATH_MAX];
-  struct stat file;
-  *identity = (struct file_identity){0};
-  if (name) {
-    config_credentials_path(name, path, sizeof path);
-  }
-  if (name && stat(path, &file) == 0) {
-    *identity = (struct file_identity){.device = file.st_dev,
-                                       .inode = file.st_ino,
-                                       .size = (uint64_t)file.st_size,
-                                       .seconds = (uint64_t)file.st_mtim.tv_sec,
-                                       .nanoseconds = (uint64_t)file.st_mtim.tv_nsec};
-  }
-}
-
 /* -- its process --------------------------------------------------------------------------------------------------- */
 
 static void close_control(struct camera *camera) {
@@ -223,11 +140,35 @@ static void camera_pause(struct camera *camera) {
   camera->pause = 2 * camera->pause < LAST_PAUSE ? 2 * camera->pause : LAST_PAUSE;
 }
 
+/* True unless the message is garbage. */
+static bool take_message(struct camera *camera, const char *message, size_t length) {
+  bool taken = length <= CAMERA_MESSAGE && camera_hear(&camera->view, message, length);
+  if (taken) {
+    camera->view.lost += camera->lost_before;
+    camera->view.reconnects += camera->reconnects_before;
+    follow(camera);
+  }
+  return taken;
+}
+
+/* The last message may have the reason of the end. */
+static void take_last_messages(struct camera *camera) {
+  char message[CAMERA_MESSAGE + 1];
+  ssize_t length = camera->control >= 0 ? 1 : 0;
+  for (int i = 0; i < MESSAGES_A_SECOND && length > 0; i++) {
+    length = recv(camera->control, message, sizeof message, MSG_DONTWAIT);
+    length = length > 0 && take_message(camera, message, (size_t)length) ? length : 0;
+  }
+}
+
 static void on_end(void *context, int status, int signal) {
   struct camera *camera = context;
   camera->child = NULL;
+  if (!camera->closed) {
+    take_last_messages(camera);
+  }
   close_control(camera);
-  has_started(camera);
+  turn_end(camera->setup.cameras, &camera->turn);
   if (camera->closed) {
     camera_free(camera);
     return;
@@ -265,6 +206,14 @@ __attribute__((format(printf, 2, 3))) static void condemn(struct camera *camera,
   child_kill(camera->child);
 }
 
+static bool has_credit(struct camera *camera) {
+  int64_t now = clock_now();
+  camera->credit += (double)(now - camera->heard) / (double)NS_PER_S * MESSAGES_A_SECOND;
+  camera->credit = camera->credit < MOST_CREDIT ? camera->credit - 1 : MOST_CREDIT;
+  camera->heard = now;
+  return camera->credit >= 0;
+}
+
 static void on_message(void *context) {
   struct camera *camera = context;
   char message[CAMERA_MESSAGE + 1];
@@ -274,17 +223,14 @@ static void on_message(void *context) {
   }
   if (length <= 0) { /* it ends by itself, or is killed */
     end_process(camera);
-  } else if (++camera->messages > MOST_MESSAGES) {
-    condemn(camera, "it sent more than %d messages a second", MOST_MESSAGES);
-  } else if (length > CAMERA_MESSAGE || !camera_hear(&camera->view, message, (size_t)length)) {
+  } else if (!has_credit(camera)) {
+    condemn(camera, "it sent more than %d messages a second", MESSAGES_A_SECOND);
+  } else if (!take_message(camera, message, (size_t)length)) {
     condemn(camera, "it said what makes no sense");
   } else {
-    camera->heard = clock_now();
-    camera->view.lost += camera->lost_before;
-    camera->view.reconnects += camera->reconnects_before;
-    follow(camera);
+    camera->silent = 0;
     if (camera->view.state != CAMERA_CONNECTING) {
-      has_started(camera);
+      turn_end(camera->setup.cameras, &camera->turn);
     }
   }
 }
@@ -292,13 +238,13 @@ static void on_message(void *context) {
 static void look(struct camera *camera) {
   int64_t now = clock_now();
   bool talks = camera->view.state == CAMERA_STARTING || camera->view.state == CAMERA_RUNNING;
-  camera->messages = 0;
+  camera->silent++;
   camera->alone = camera->setup.is_connected(camera->setup.context) ? 0 : camera->alone + 1;
   if (now - camera->began > START_TIME) {
-    has_started(camera);
+    turn_end(camera->setup.cameras, &camera->turn);
   }
-  if (talks && now - camera->heard > PATIENCE) {
-    condemn(camera, "it said nothing for %d s", (int)(PATIENCE / NS_PER_S));
+  if (talks && camera->silent > MOST_SILENT) {
+    condemn(camera, "it said nothing for %d s", MOST_SILENT * LOOK_MS / 1000);
   } else if (camera->alone >= MOST_ALONE) {
     condemn(camera, "its connection to the pipeline was closed, for a reason that the log says");
   }
@@ -311,8 +257,8 @@ static void on_timer(void *context) {
     look(camera);
     break;
   case PHASE_PAUSED:
-    enqueue(camera);
-    start_next(camera->setup.cameras);
+    camera->phase = PHASE_QUEUED;
+    turn_request(camera->setup.cameras, &camera->turn);
     break;
   case PHASE_ENDING:
     child_kill(camera->child);
@@ -328,7 +274,8 @@ static bool follow_process(struct camera *camera, pid_t pid, int control) {
   camera->control = control;
   camera->watch = camera->child ? loop_watch_new(camera->setup.loop, control, on_message, camera) : NULL;
   camera->began = camera->heard = clock_now();
-  camera->messages = camera->alone = 0;
+  camera->silent = camera->alone = 0;
+  camera->credit = MESSAGES_A_SECOND;
   camera->blamed = false;
   if (!camera->child) {
     child_end(pid);
@@ -348,7 +295,7 @@ static bool start_process(struct camera *camera, struct failure *failure) {
   if (!launch_process(camera->setup.config, camera->setup.pixels, &launched, failure)) {
     return false;
   }
-  identify(camera, &camera->credentials);
+  credential_identify(camera->setup.config->source.credentials, &camera->credentials);
   if (!follow_process(camera, launched.pid, launched.control)) {
     close(launched.frames);
     return failure_set_memory(failure, "not enough memory to watch framed-camera");
@@ -358,15 +305,13 @@ static bool start_process(struct camera *camera, struct failure *failure) {
   return true;
 }
 
-static void camera_begin(struct camera *camera) {
+static void camera_begin(void *context) {
+  struct camera *camera = context;
   struct failure failure;
-  camera->starts = true;
-  camera->setup.cameras->starting++;
   if (!start_process(camera, &failure)) {
     blame(camera, "camera.ended", "%s%s%s", failure.text, failure.remedy[0] ? "; " : "", failure.remedy);
-    camera->starts = false;
-    camera->setup.cameras->starting--;
     camera_pause(camera);
+    turn_end(camera->setup.cameras, &camera->turn);
   }
 }
 
@@ -377,18 +322,18 @@ struct camera *camera_new(const struct camera_setup *setup, const struct camera_
   if (!camera) {
     return NULL;
   }
-  *camera = (struct camera){.setup = *setup, .control = -1, .pause = FIRST_PAUSE};
+  *camera =
+      (struct camera){.setup = *setup, .control = -1, .pause = FIRST_PAUSE, .turn = {.begin = camera_begin, .context = camera}};
   camera->timer = loop_timer_new(setup->loop, on_timer, camera);
   if (!camera->timer) {
     free(camera);
     return NULL;
   }
-  identify(camera, &camera->credentials);
+  credential_identify(camera->setup.config->source.credentials, &camera->credentials);
   if (left->pid > 0 && left->control >= 0 && follow_process(camera, left->pid, left->control)) {
     return camera;
   }
-  enqueue(camera);
-  start_next(setup->cameras);
+  turn_request(setup->cameras, &camera->turn);
   return camera;
 }
 
@@ -398,7 +343,7 @@ static bool is_same(const char *a, const char *b) { return a == b || (a && b && 
 static bool fits(const struct camera *camera, const struct config_pipeline *config) {
   const struct config_source *own = &camera->setup.config->source, *other = &config->source;
   struct file_identity now;
-  identify(camera, &now);
+  credential_identify(other->credentials, &now);
   return is_same(own->path, other->path) && is_same(own->credentials, other->credentials) &&
          own->transport == other->transport && own->format.pixels == other->format.pixels &&
          own->format.width == other->format.width && own->format.height == other->format.height &&
@@ -426,7 +371,7 @@ struct camera *camera_close(struct camera *camera) {
   if (camera->phase == PHASE_UP) {
     end_process(camera);
   } else if (camera->phase != PHASE_ENDING) {
-    dequeue(camera);
+    turn_end(camera->setup.cameras, &camera->turn);
     camera_free(camera);
   }
   return NULL;

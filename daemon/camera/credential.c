@@ -78,3 +78,19 @@ bool credential_read(const char *name, struct credential *credential, struct fai
 }
 
 void credential_clear(struct credential *credential) { explicit_bzero(credential, sizeof *credential); }
+
+void credential_identify(const char *name, struct file_identity *identity) {
+  char path[PATH_MAX];
+  struct stat file;
+  *identity = (struct file_identity){0};
+  if (name) {
+    config_credentials_path(name, path, sizeof path);
+  }
+  if (name && stat(path, &file) == 0) {
+    *identity = (struct file_identity){.device = file.st_dev,
+                                       .inode = file.st_ino,
+                                       .size = (uint64_t)file.st_size,
+                                       .seconds = (uint64_t)file.st_mtim.tv_sec,
+                                       .nanoseconds = (uint64_t)file.st_mtim.tv_nsec};
+  }
+}

@@ -7,6 +7,8 @@
 #ifndef FRAMED_CAMERA_CREDENTIAL_H
 #define FRAMED_CAMERA_CREDENTIAL_H
 
+#include <stdint.h>
+
 #include "daemon/base/failure.h"
 
 enum { CREDENTIAL_BYTES = 512 };
@@ -18,5 +20,12 @@ struct credential {
 /* Reads the file of that name; credential_clear() follows, also after a failure. */
 bool credential_read(const char *name, struct credential *credential, struct failure *failure);
 void credential_clear(struct credential *credential);
+
+/* Another file in its place, or one that was written to, has another identity. Zero: no file. */
+struct file_identity {
+  uint64_t device, inode, size, seconds, nanoseconds;
+};
+/* `name` may be NULL. */
+void credential_identify(const char *name, struct file_identity *identity);
 
 #endif

@@ -1,4 +1,4 @@
-/* Executes framed-camera with its two sockets, and gives a running process another connection. */
+/* Executes framed-camera with its two sockets, and sends a running process another connection. */
 #ifndef FRAMED_CAMERA_LAUNCH_H
 #define FRAMED_CAMERA_LAUNCH_H
 

@@ -180,6 +180,13 @@ def test_what_the_camera_says_is_shown(place, stage):
         assert 'framed_camera_up{pipeline="yard"} 1' in daemon.metrics()
 
 
+def test_the_last_message_has_the_reason_of_the_end(place, stage):
+    stage.plays(say=[{"state": "waiting", "token": "camera.url", "text": "install both of one version"}], then="exit")
+    with Daemon(place, yard(), env=stage.environment) as daemon:
+        one_start(stage, 2)
+        assert daemon.log.count("install both of one version (camera.url)") == 1 and "has ended with status" not in daemon.log
+
+
 @pytest.mark.parametrize("then, words", [
     ("garbage", "it said what makes no sense"),
     ("flood", "it sent more than 64 messages a second"),
@@ -265,7 +272,7 @@ def test_an_upgrade_keeps_the_process(place, stage):
 
 @pytest.mark.parametrize("orderly", [False, True], ids=["SIGKILL", "restart"])
 def test_the_next_process_has_a_camera_of_its_own(place, store, stage, orderly):
-    """A service manager keeps connections, and no child. Whole frames of the first camera go on; then the second one's come."""
+    """A service manager keeps connections, and no child. Whole frames of the first camera come through, then frames of the second one."""
     stage.plays(say=[RUNNING], frames=3)
     daemon = start(place, store, yard("file:/nowhere.mp4", slots=4))
     daemon.options["env"].update(stage.environment)
