@@ -147,7 +147,7 @@ shared_objects := $(call objects,daemon/measure/ledger.c daemon/measure/overlap.
 link_objects := $(call objects,$(link_sources) $(addprefix tools/framectl/common/,problem.c progress.c text.c http.c reply.c daemon.c)) \
                 $(config_objects) $(client_objects)
 camera_objects := $(call objects,$(wildcard tools/camera/*.c)) $(client_objects)
-$(out)/obj/tools/camera/%.o: private flags += $(if $(seccomp),-DFRAMED_SECCOMP)
+$(out)/obj/tools/camera/%.o $(out)/obj/tests/unit/camera/%.o: private flags += $(if $(seccomp),-DFRAMED_SECCOMP)
 # Besides its own files, what framebench shares with framectl and the daemon.
 framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,$(addprefix common/,problem.c progress.c text.c http.c reply.c daemon.c forecast.c) \
                       status/view.c) daemon/measure/histogram.c daemon/measure/diagnosis.c daemon/measure/advice.c daemon/wire/y4m.c) $(shared_objects) \

@@ -95,25 +95,36 @@ static const int refused[] = {
     SCMP_SYS(reboot),
 };
 
-static bool refuse_calls(void) {
+/* Refuses open() and openat() whose flags are `value` under `mask`. */
+static bool refuse_opening(scmp_filter_ctx filter, int mask, int value) {
+  const scmp_datum_t bits = (scmp_datum_t)mask, wanted = (scmp_datum_t)value;
+  return seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(openat), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, bits, wanted)) == 0 &&
+         seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(open), 1, SCMP_A1(SCMP_CMP_MASKED_EQ, bits, wanted)) == 0;
+}
+
+/* A camera of this machine is a file that is opened for writing. */
+static bool refuse_calls(bool has_device) {
   scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
-  const uint32_t error = SCMP_ACT_ERRNO(EPERM);
   bool good = filter != NULL;
   for (unsigned i = 0; good && i < sizeof refused / sizeof refused[0]; i++) {
-    good = seccomp_rule_add(filter, error, refused[i], 0) == 0;
+    good = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), refused[i], 0) == 0;
   }
-  good = good && seccomp_rule_add(filter, error, SCMP_SYS(openat), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, O_CREAT, O_CREAT)) == 0 &&
-         seccomp_rule_add(filter, error, SCMP_SYS(open), 1, SCMP_A1(SCMP_CMP_MASKED_EQ, O_CREAT, O_CREAT)) == 0 &&
-         /* glibc falls back to open() and clone(), whose arguments can be looked at */
+  good = good && refuse_opening(filter, O_CREAT, O_CREAT) && refuse_opening(filter, O_TRUNC, O_TRUNC) &&
+         refuse_opening(filter, O_ACCMODE, O_WRONLY) && (has_device || refuse_opening(filter, O_ACCMODE, O_RDWR)) &&
+         /* its flags are in memory, where a filter cannot look; callers fall back to openat() */
          seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(openat2), 0) == 0 && seccomp_load(filter) == 0;
   seccomp_release(filter);
   return good;
 }
 #else
-static bool refuse_calls(void) { return true; }
+static bool refuse_calls(bool has_device) {
+  (void)has_device;
+  return true;
+}
 #endif
 
-bool confine_all(void) {
+bool confine_all(bool has_device) {
   const struct rlimit memory = {MOST_MEMORY, MOST_MEMORY};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && (SANITIZED || (setrlimit(RLIMIT_DATA, &memory) == 0 && refuse_calls()));
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         (SANITIZED || (setrlimit(RLIMIT_DATA, &memory) == 0 && refuse_calls(has_device)));
 }

@@ -12,7 +12,7 @@
 /* Before the password is read: no core dump, and no look into this process by others. */
 void confine_secrets(void);
 
-/* Before the first connection. False: the system refused a limit. */
-bool confine_all(void);
+/* Before the first connection; `has_device`: to a camera of this machine. False: the system refused a limit. */
+bool confine_all(bool has_device);
 
 #endif

@@ -53,7 +53,7 @@ static int serve(void) {
   if (good && settings.width == 0) {
     good = reason_set(&reason, REASON_URL, "the message of the start has no width and height");
   }
-  if (good && !confine_all()) {
+  if (good && !confine_all(settings.address.kind == ADDRESS_V4L2)) {
     good = reason_set(&reason, REASON_URL, "the system refuses a limit that framed-camera sets for itself");
   }
   if (good) {

@@ -106,7 +106,8 @@ int try_run(void) {
   confine_secrets();
   size_t got = fread(text, 1, sizeof text, stdin);
   if (settings_read(&trial.settings, text, got, &reason) &&
-      (confine_all() || reason_set(&reason, REASON_URL, "the system refuses a limit that framed-camera sets for itself"))) {
+      (confine_all(trial.settings.address.kind == ADDRESS_V4L2) ||
+       reason_set(&reason, REASON_URL, "the system refuses a limit that framed-camera sets for itself"))) {
     watch(&trial, &reason);
     source_close(&trial.source);
   }
