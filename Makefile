@@ -1,9 +1,9 @@
 # framed: build, test, install. `make help` lists the targets.
 #
-# Objects live in build/VARIANT/, one directory for each set of compiler flags; the release programs are linked to
-# build/ itself. Sources are found by directory, so a new file needs no line here. V=1 shows whole commands,
-# WERROR=1 makes warnings errors, NO_CUDA=1 leaves out the GPU backend, GPUS=all compiles kernels for every generation and
-# not for this machine's alone, NVTX=1 names the lanes' steps for Nsight Systems.
+# Objects are in build/VARIANT/, one folder for each set of compiler flags; the release programs are in build/ itself.
+# Sources are found by folder, so a new file needs no line here. V=1 shows whole commands, and WERROR=1 makes warnings
+# errors. NO_CUDA=1 leaves out the GPU backend. GPUS=all compiles kernels for every generation, instead of only for this
+# machine's GPU. NVTX=1 names the lanes' steps for Nsight Systems.
 
 VARIANT ?= release
 VERSION := 0.1.0
@@ -20,9 +20,9 @@ SYSCONFDIR ?= /etc
 LIBFOLDER ?= lib
 DESTDIR ?=
 export PYTHON NVCC
-# Tests find promtool there, if tools/setup.sh had to fetch it.
+# Tests find promtool in this folder, if tools/setup.sh had to fetch it.
 export PATH := $(PATH):$(CURDIR)/build
-# And ONNX Runtime, which it fetches too; tests that need it are left out without.
+# It also has ONNX Runtime, which tools/setup.sh fetches; without it some tests are skipped.
 ifneq ($(wildcard $(CURDIR)/build/onnxruntime),)
 export FRAMED_ONNXRUNTIME ?= $(CURDIR)/build/onnxruntime
 endif
@@ -48,10 +48,10 @@ common   := -std=c11 -D_GNU_SOURCE -U_FORTIFY_SOURCE -I. -pthread -fno-common -f
 hardening := -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIE
 libraries := libuv yaml-0.1 libsystemd libmicrohttpd jansson libturbojpeg
 for_tools := ncursesw libpng
-# framed-link alone needs these: without libnats it is left out, without libmosquitto it has no MQTT.
+# Only framed-link needs these. Without libnats it is not built, and without libmosquitto it has no MQTT.
 nats     := $(if $(PORTABLE),,$(shell pkg-config --exists libnats 2>/dev/null && echo libnats))
 mqtt     := $(if $(nats),$(shell pkg-config --exists libmosquitto 2>/dev/null && echo libmosquitto))
-# framed-camera alone needs these; libseccomp lets it refuse system calls of its own.
+# Only framed-camera needs these. With libseccomp it restricts its own system calls.
 libav    := $(if $(PORTABLE),,$(shell pkg-config --exists libavformat libavcodec libswscale libavutil 2>/dev/null && \
               echo libavformat libavcodec libswscale libavutil))
 seccomp  := $(if $(libav),$(shell pkg-config --exists libseccomp 2>/dev/null && echo libseccomp))
@@ -59,7 +59,7 @@ testing  := -DFRAMED_FAULTS -DFRAMED_CHECK
 
 flags_release  := -O3 $(hardening)
 flags_check    := -O1 $(testing) $(hardening)
-# Sanitizers take compilers twice as long with more optimisation, and need no more to say where something was than lines.
+# More optimisation would double the compile time of sanitizer builds. Line numbers are enough debug information for their reports.
 flags_asan     := -O1 -g1 $(testing) -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 flags_tsan     := -O1 -g1 $(testing) -fsanitize=thread -Wno-tsan -fno-omit-frame-pointer
 flags_coverage := -O0 $(testing) --coverage -fprofile-update=atomic
@@ -84,7 +84,7 @@ endif
 
 flags := $(common) $(flags_$(VARIANT)) $(CFLAGS)
 pie   := -pie -Wl,-z,relro,-z,now
-# Portable programs find their libraries relative to themselves, and those find each other the same way.
+# Portable programs and their libraries find libraries relative to themselves.
 portable_link := -Wl,--strip-debug,--disable-new-dtags,-rpath,'$$ORIGIN/lib:$$ORIGIN/../lib'
 link  := -pthread $(filter -fsanitize% --coverage,$(flags_$(VARIANT))) $(if $(filter -fPIE,$(flags)),$(pie)) $(if $(PORTABLE),$(portable_link)) \
          $(LDFLAGS)
@@ -97,7 +97,7 @@ camera_libs := $(shell pkg-config --libs jansson $(libav) $(seccomp) 2>/dev/null
 config_sources := $(wildcard config/*.c)
 record_sources := $(wildcard gpu/record/*.c) gpu/format.c gpu/kept.c gpu/model/operators.c
 gpu_sources    := $(filter-out gpu/model/cuda%.c,$(wildcard gpu/*.c gpu/record/*.c gpu/cpu/*.c gpu/model/*.c gpu/stages/*.c gpu/stages/*/*.c))
-# Test builds have a stage more, which makes devices fail.
+# Test builds have an additional stage, which makes devices fail.
 fault_stage    := $(if $(filter -DFRAMED_FAULTS,$(flags_$(VARIANT))),tests/fault/fault)
 gpu_sources    += $(if $(fault_stage),$(wildcard tests/fault/*.c))
 record_sources += $(if $(fault_stage),tests/fault/about.c)
@@ -119,8 +119,9 @@ endif
 cuda_folder  := $(filter-out /usr,$(CUDA))
 cuda_flags   := -DFRAMED_CUDA $(cuda_folder:%=-isystem %/include)
 cuda_libs    := $(cuda_folder:%=-L%/lib64) -lcudart_static -ldl -lrt -static-libgcc -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic
-# For this machine's GPUs where it has some, since each architecture costs as much time as the first; else, and with GPUS=all
-# (packages, build/portable), for Turing to Blackwell as far as this nvcc knows them. PTX of the newest serves later ones.
+# Kernels are compiled for this machine's GPUs, since each further architecture costs as much time as the first. Without a GPU,
+# and with GPUS=all (packages, build/portable), they are compiled for Turing to Blackwell, as far as this nvcc supports them.
+# The PTX of the newest one serves later GPUs.
 cuda_known   := $(filter 75 80 86 87 89 90 100 120,$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
 GPUS         ?= $(if $(PORTABLE),all,here)
 cuda_here    := $(if $(filter here,$(GPUS)),$(filter $(cuda_known),$(sort $(subst .,,$(shell nvidia-smi \
@@ -136,19 +137,19 @@ objects = $(addprefix $(out)/obj/,$(addsuffix .o,$(1)))
 config_objects := $(call objects,$(config_sources))
 gpu_objects    := $(call objects,$(gpu_sources) $(cuda_kernels))
 daemon_objects := $(call objects,$(daemon_sources))
-# libframed is linked into other people's programs: position-independent, and nothing to be seen but the API.
+# libframed is linked into users' programs, so it is position-independent and exports only the API.
 client_objects := $(call objects,$(filter-out tools/client/example.c,$(wildcard tools/client/*.c)))
 client_soname  := libframed.so.0
 $(out)/obj/tools/client/%.o: private flags += -fPIC -fvisibility=hidden -Itools/client
 framectl_objects := $(call objects,$(wildcard tools/framectl/*.c tools/framectl/*/*.c) daemon/wire/segment.c daemon/wire/folder.c) $(client_objects)
-# The daemon's names and arithmetic that its tools use too.
+# Names and arithmetic of the daemon that its tools also use.
 shared_objects := $(call objects,daemon/measure/ledger.c daemon/measure/overlap.c config/units.c config/suggest.c)
-# What framed-link asks the daemon, it asks as framectl does.
+# framed-link uses framectl's HTTP client for the status socket.
 link_objects := $(call objects,$(link_sources) $(addprefix tools/framectl/common/,problem.c progress.c text.c http.c reply.c daemon.c)) \
                 $(config_objects) $(client_objects)
 camera_objects := $(call objects,$(wildcard tools/camera/*.c)) $(client_objects)
 $(out)/obj/tools/camera/%.o $(out)/obj/tests/unit/camera/%.o: private flags += $(if $(seccomp),-DFRAMED_SECCOMP)
-# Besides its own files, what framebench shares with framectl and the daemon.
+# framebench's own files, and those that it shares with framectl and the daemon.
 framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,$(addprefix common/,problem.c progress.c text.c http.c reply.c daemon.c forecast.c) \
                       status/view.c) daemon/measure/histogram.c daemon/measure/diagnosis.c daemon/measure/advice.c daemon/wire/y4m.c) $(shared_objects) \
                       $(client_objects)
@@ -167,7 +168,7 @@ programs: $(bin)/framed $(bin)/framed-worker $(bin)/framectl $(bin)/framebench $
 	@$(if $(filter release,$(VARIANT)),$(if $(libav)$(PORTABLE),,echo "framed-camera: left out, since libav is not installed (Debian: libavformat-dev libavcodec-dev libswscale-dev)"))
 	@$(if $(filter release,$(VARIANT)),$(if $(nats),$(if $(mqtt),,echo "framed-link: without MQTT, since libmosquitto is not installed (Debian: libmosquitto-dev)")))
 
-setup: ## installs the packages that are missing, and says which
+setup: ## installs missing packages, and prints their names
 	@tools/setup.sh
 	@tools/setup.sh backend
 
@@ -198,7 +199,7 @@ $(bin)/framebench: $(framebench_objects) $(gpu_objects)
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(cuda_libs)
 
-# One object, in which names that are not the API's are its own: a program may have functions of the same names.
+# One object with local internal names, so that a program may have functions of the same names.
 $(bin)/libframed.a: $(client_objects)
 	@mkdir -p $(@D)
 	@rm -f $@
@@ -218,14 +219,14 @@ $(bin)/framed-example: $(call objects,tools/client/example.c) $(bin)/libframed.a
 
 FORCE:
 
-# Objects depend on the flags they were made with, so that NO_CUDA or CFLAGS never mix two kinds.
+# Objects depend on their flags, so that different NO_CUDA or CFLAGS are never mixed.
 $(out)/flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(CC) $(flags) $(cuda_flags) $(nvcc_flags))' | cmp -s - $@ || \
 	 printf '%s\n' '$(subst ','\'',$(CC) $(flags) $(cuda_flags) $(nvcc_flags))' > $@
 
-# The loops of the stages are tested as they are shipped: vectorised. Where their lines are counted, they take twenty
-# times as long without optimisation, and frames seconds.
+# The loops of the stages are tested as they are shipped: vectorised. Coverage builds need that, too: without optimisation these
+# loops take twenty times as long, and a frame takes seconds.
 stages_check    := -O3
 stages_asan     := -O2
 stages_tsan     := -O2
@@ -233,7 +234,7 @@ stages_fuzz     := -O2
 stages_coverage := -O2
 $(out)/obj/gpu/stages/%.c.o: private flags += $(stages_$(VARIANT))
 
-# Calls are counted of the daemon's rooms, and of no stage.
+# Only calls in the daemon's rooms are counted, not those in stages.
 rooms_calls := -finstrument-functions
 $(out)/obj/daemon/%.c.o: private flags += $(rooms_$(VARIANT))
 
@@ -255,7 +256,7 @@ $(unit_folder)/gpu-parity: $(call objects,$(wildcard tests/gpu/parity*.c) tests/
 ifeq ($(with_cuda) $(VARIANT),yes check)
 gpu_tests += $(unit_folder)/gpu-backend
 $(unit_folder)/gpu-backend: $(call objects,$(wildcard tests/gpu/test_backend*.c) tests/gpu/backend.c tests/unit/gpu/rig.c) $(gpu_objects)
-# What the start of a process costs on a device: with one kernel, and with all.
+# Measures the start of a process on a device: with one kernel, and with all.
 gpu_tests += $(addprefix $(unit_folder)/start-,bare whole)
 $(unit_folder)/start-bare: $(call objects,tests/gpu/start_times.c tests/gpu/start_bare.c gpu/cuda/nothing.cu)
 $(unit_folder)/start-whole: $(call objects,tests/gpu/start_times.c tests/gpu/start_whole.c) $(gpu_objects)
@@ -272,14 +273,14 @@ unit_programs := $(patsubst %,$(unit_folder)/unit-%,$(unit_dirs))
 unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c open.c backend.c warm_up.c chain.c kept.c format.c cpu/cpu.c cpu/program.c cpu/frames.c cpu/host.c cpu/pool.c) tests/fault/backends.c)
 $(out)/obj/tests/unit/cuda/%.o: private flags += -Itests/unit/cuda/fake
 unit_layers_config := $(config_objects)
-# Tests of the daemon's rooms link what they use out of one archive, and may bring their own in place of anything in it.
+# Tests of the daemon's rooms link with one archive, and may replace any of its functions.
 whole := $(out)/whole.a
 $(whole): $(daemon_objects) $(gpu_objects) $(config_objects)
 	@rm -f $@
 	$(call quiet,AR)$(AR) rcs $@ $^
 rooms := $(filter-out %.c,$(notdir $(wildcard daemon/*)))
 $(foreach room,$(rooms) flow url,$(eval unit_layers_$(room) := $(whole)))
-# The diagnosis is compared with the forecasts that tools make of it.
+# A test compares the diagnosis with the tools' forecasts.
 unit_layers_measure += $(call objects,tools/framectl/common/forecast.c)
 unit_layers_gpu    := $(gpu_objects) $(call objects,tests/gpu/cases.c tests/gpu/compare.c)
 unit_layers_model  := $(gpu_objects)
@@ -313,13 +314,13 @@ $(run_stage): $(call objects,$(wildcard tests/gpu/run_stage*.c)) $(gpu_objects)
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(cuda_libs)
 
-# A client of libframed's for the end-to-end tests.
+# A client with libframed for the end-to-end tests.
 drive_client := $(unit_folder)/drive-client
 $(drive_client): $(call objects,tests/client/drive.c) $(client_objects)
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^
 
-# Preloaded into a daemon whose calls are to fail; never instrumented itself.
+# Preloaded into a daemon to make its calls fail; never instrumented itself.
 fail_call := $(unit_folder)/fail-call.so
 $(fail_call): $(wildcard tests/injection/*.c tests/injection/*.h) $(out)/flags
 	@mkdir -p $(@D)
@@ -327,13 +328,13 @@ $(fail_call): $(wildcard tests/injection/*.c tests/injection/*.h) $(out)/flags
 
 unit-programs: $(unit_programs) $(gpu_tests) $(run_stage) $(drive_client) $(fail_call)
 
-# A program with other threads waits at its end for what they do meanwhile: a second, if it is not told otherwise.
+# By default TSan makes a program with several threads wait a second at its end, which would slow each test down.
 unit_tsan := TSAN_OPTIONS=atexit_sleep_ms=20 CK_EXCLUDE_TAGS=no-threads
-# What a stage computes is the same in all threads: how frames come to them, TSan sees in the other programs. And what passes
-# with ASan need not pass the same once more without.
+# Stages compute the same in any thread, and the other programs show TSan how frames reach them. Tests that pass with ASan need
+# no second run without ASan.
 unit_runs := $(unit_programs:%=run-%) $(if $(filter tsan check,$(VARIANT)),,run-parity)
 .PHONY: $(unit_runs) unit-rooms run-parity
-# The tests of these leave nothing behind, and one process does for all of them where its end takes as long as many tests.
+# These rooms' tests leave no state behind, so one process can run a whole room. That saves the slow end of each process.
 unit_together := $(patsubst %,run-$(unit_folder)/unit-%,config cuda libframed measure)
 unit: $(unit_runs) ## runs the unit tests of VARIANT (best with VARIANT=check, asan or tsan), with -j side by side
 unit-rooms: $(unit_programs:%=run-%)
@@ -358,7 +359,7 @@ e2e: programs $(run_stage) $(drive_client) $(fail_call) ## runs the end-to-end t
 soak_seconds ?= 900
 steady = $(shell setarch -R true 2>/dev/null && echo setarch -R) # as in tests/steps.sh
 soak_e2e = FRAMED_SOAK=1 $(MAKE) --no-print-directory e2e
-soak: ## runs the long tests, more than an hour: each end-to-end test with ASan and with TSan; load for soak_seconds (900) twice, alone; then side by side every call failing in turn and 10,000 states that make no sense, and 1,000 reloads, 100 upgrades, kills under each kind of client, and 200 kills and 100 restarts by systemd; figures of the load into build/soak-*.json
+soak: ## runs the long tests, more than an hour. Each end-to-end test runs with ASan and with TSan. Load runs alone, twice for soak_seconds (900), with figures in build/soak-*.json. Then every call fails in turn, and 10,000 invalid states are read. Beside that run 1,000 reloads, 100 upgrades, kills under each kind of client, and 200 kills and 100 restarts by systemd
 	@tools/setup.sh build check
 	@+$(MAKE) --no-print-directory VARIANT=check programs unit-programs
 	@+$(steady) $(MAKE) --no-print-directory VARIANT=asan e2e PYTEST="--processes 4 -m 'not (slow or plain or measures or waits or threads)' $(PYTEST)"
@@ -405,7 +406,7 @@ fuzz: ## runs each fuzz target for FUZZ_SECONDS (30) over a copy of its corpus
 	@+$(MAKE) --no-print-directory VARIANT=fuzz fuzz-programs
 	@tests/fuzz/run.sh $(fuzz_names)
 
-coverage: ## says which lines of daemon/, config/ and gpu/ the tests reach, and fails under 85 %
+coverage: ## prints which lines of daemon/, config/ and gpu/ the tests reach, and fails under 85 %
 	@tools/setup.sh build check lint
 	@tests/coverage.sh
 
@@ -436,7 +437,7 @@ lint-stamps: $(lint_stamps)
 build/lint/%.format: % .clang-format
 	@mkdir -p $(@D)
 	@clang-format --dry-run -Werror $< && touch $@
-# The syntax check writes down which headers a file takes; clang-tidy looks at it again when one of them changes.
+# The syntax check stores the headers of a file, so that clang-tidy checks it again when one of them changes.
 build/lint/%.syntax: %
 	@mkdir -p $(@D)
 	@clang $(lint_flags) -fsyntax-only -MMD -MP -MF build/lint/$*.d -MT $@ -MT build/lint/$*.tidy $< && touch $@
@@ -454,7 +455,7 @@ build/lint/%.script: %
 lint-stamps: SHELL := /bin/bash
 
 # -- the demonstration ------------------------------------------------------------------------------------------------
-# Whoever says nothing of -j gets all processors.
+# Without -j the build uses all processors.
 parallel = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
 demo: ## sets up, builds, and runs a video through the daemon
 	@tools/setup.sh build demo
@@ -486,7 +487,7 @@ bench-system-calls: programs ## counts the system calls that a frame in shared m
 bench-hostile: programs ## measures what hostile clients cost a good one beside them, in six minutes
 	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tests/bench/hostile.py --programs $(bin)
 
-# What framed-link is measured beside.
+# The reference for measurements of framed-link.
 bare_nats := $(bin)/tests/bare-nats
 $(bare_nats): $(call objects,tests/bench/bare_nats.c)
 	@mkdir -p $(@D)
@@ -496,10 +497,10 @@ bench-link: programs $(bare_nats) ## measures framed-link under trouble and besi
 	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tests/bench/link.py --programs $(bin) $(if $(PARTS),--parts '$(PARTS)') $(ARGUMENTS)
 
 # -- installation -----------------------------------------------------------------------------------------------------
-# What is installed where, FROM:TO:MODE. The configuration is apart: one that is there already is kept.
-# The folder is made by the build: in one of their own, users can remove what `sudo make install` puts there.
+# The files to install, FROM:TO:MODE. The configuration is handled separately, since an existing one is kept.
+# The build makes this folder as the user, who can then remove files that `sudo make install` writes there.
 filled  := build/installed
-# Calls of libframed whose manual page has another name.
+# Calls of libframed whose manual pages have other names.
 client_calls := $(addprefix framed_,close info problem acquire submit cancel finish receive release fate_name poll descriptor arm)
 installed_files := build/framed:bin/framed:755 build/framed-worker:libexec/framed/framed-worker:755 build/framectl:bin/framectl:755 build/framebench:bin/framebench:755 \
   $(filled)/framed.service:lib/systemd/system/framed.service:644 \
@@ -540,7 +541,7 @@ endif
 ifneq ($(libav),)
 installed_files += build/framed-camera:libexec/framed/framed-camera:755 $(filled)/framed-camera.8.gz:share/man/man8/framed-camera.8.gz:644
 endif
-# The link by which a linker finds the library.
+# The symbolic link that linkers use.
 library_link := $(DESTDIR)$(PREFIX)/$(LIBFOLDER)/libframed.so
 part = $(word $(2),$(subst :, ,$(1)))
 configuration := $(DESTDIR)$(SYSCONFDIR)/framed/framed.yaml
@@ -566,7 +567,7 @@ $(filled)/framed.catalog: packaging/systemd/catalog.c daemon/base/log_kinds.def
 	@mkdir -p $(@D)
 	@$(CC) -I. -o $(filled)/catalog $< && $(filled)/catalog > $@
 
-# The keys in framed.yaml(5) come from the program's own table.
+# The program's own table supplies the keys of framed.yaml(5).
 $(filled)/framed.yaml.5.gz: packaging/man/framed.yaml.5 build/framed
 	@mkdir -p $(@D)
 	@build/framed --print-manual > $(filled)/keys
@@ -576,7 +577,7 @@ $(filled)/framed.pc: packaging/framed.pc.in FORCE
 	@mkdir -p $(@D)
 	@sed 's,@PREFIX@,$(PREFIX),; s,@LIBFOLDER@,$(LIBFOLDER),; s,@VERSION@,$(VERSION),' $< > $@
 
-# Backslashes are for roff to keep.
+# roff needs these backslashes.
 $(filled)/libframed.3.gz: packaging/man/libframed.3 tools/client/example.c
 	@mkdir -p $(@D)
 	@sed 's/\\/\\e/g' tools/client/example.c > $(filled)/example
@@ -591,7 +592,7 @@ $(filled)/%.gz: packaging/man/%
 	@sed 's/@VERSION@/$(VERSION)/' $< | gzip -9n > $@
 
 # -- Debian packages ------------------------------------------------------------------------------------------------
-# debhelper wants debian/ in its working folder, and writes beside that folder.
+# debhelper expects debian/ in its working folder, and writes beside that folder.
 build_profiles := $(if $(nats),$(if $(mqtt),,pkg.framed.nomqtt),pkg.framed.nonats) $(if $(libav),,pkg.framed.nocamera)
 deb: ## builds the Debian packages framed, libframed0, libframed-dev, python3-framed and, with libnats, framed-nats, with libav framed-camera into build/deb/, maintained by DEBEMAIL
 	@tools/setup.sh build deb

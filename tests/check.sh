@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every test that needs no GPU, from a clean checkout: what `make check` runs. The markers in tests/e2e/pytest.ini choose which
+# `make check`: runs every test that needs no GPU, from a clean checkout. The markers in tests/e2e/pytest.ini choose which
 # end-to-end tests run where.
 cd "$(dirname "$0")/.."
 # shellcheck source=tests/steps.sh
@@ -12,8 +12,8 @@ step "release build, warnings are errors" make --no-print-directory -j2 programs
 
 mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
 
-# Every test runs without a sanitizer, half of each file's also with ASan, and the other half with TSan, since threads and ways are
-# much the same in the tests of a file. Three rows of steps at a time, since tests wait for most of theirs.
+# Every test runs without a sanitizer. Half of each file's tests also run with ASan and the other half with TSan, since the tests
+# of a file use similar threads and code. Three rows of steps run at a time, since tests mostly wait.
 plain() {
   FRAMED_SLOW=3 step "end-to-end tests" end_to_end check 6 '-m "not measures"' || true
   step "unit tests" variant check -j3 -k --output-sync=target unit || true

@@ -1,15 +1,15 @@
 #!/bin/bash
-# Builds the container image, sends frames through a container of it, and stops that: `make check-container`.
+# `make check-container`: builds the container image, sends frames through a container, and stops it.
 #
-# PODMAN names the program with its options (podman --runtime runc), BASE the image to build on. Where neither the registry nor such
-# an image can be had, one is made by debootstrap.
+# PODMAN names the program with its options (podman --runtime runc), BASE the image to build on. Without a registry and such an
+# image, debootstrap makes one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 read -ra podman <<<"${PODMAN:-podman}"
 made=localhost/framed-base:bookworm
 image=localhost/framed-check:$$
 containers=(framed-check-$$ framed-check-link-$$)
-options=(--network none --ulimit nofile=1024:1024 --ulimit nproc=1024:1024) # who is in a container may not raise limits
+options=(--network none --ulimit nofile=1024:1024 --ulimit nproc=1024:1024) # processes in a container may not raise limits
 
 fail() {
   echo "container test: $*" >&2

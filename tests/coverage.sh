@@ -1,5 +1,5 @@
 #!/bin/bash
-# The lines of daemon/, config/ and gpu/ (CUDA files aside) that the unit and end-to-end tests reach.
+# Prints the lines of daemon/, config/ and gpu/ (without CUDA files) that the unit and end-to-end tests reach.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null

@@ -1,6 +1,6 @@
 #!/bin/bash
-# `make install` into an empty folder, twice, and `make uninstall`: everything is there, a changed configuration is
-# kept, and what is left in the end is that configuration alone.
+# Runs `make install` into an empty folder, twice, and `make uninstall`. All files must be installed, and a changed
+# configuration must be kept. In the end only that configuration remains.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$(mktemp -d)
@@ -12,7 +12,7 @@ fail() {
   exit 1
 }
 
-# What systemd-analyze says of the installed units and drop-ins of the service, seen as if the folder were the root.
+# Runs systemd-analyze on the installed units and drop-ins of the service, with the folder as the root.
 verify() { # [DROP-IN]...
   mkdir -p "$root/verified/framed.service.d"
   [ $# = 0 ] || cp "$@" "$root/verified/framed.service.d"
@@ -23,7 +23,7 @@ verify() { # [DROP-IN]...
   rm -r "$root/verified"
 }
 
-# The unit is verified with its drop-in, too, and is at most this much exposed, of 100.
+# The unit is also verified with its drop-in. Its exposure level must not exceed this value of 100.
 exposure=20
 
 rm -rf build/installed
@@ -31,7 +31,7 @@ rm -rf build/installed
 [ -d build/installed ] || fail "the build leaves build/installed to root, whose files users cannot remove"
 "${make[@]}" install >/dev/null
 link=''
-[ ! -e "$root/usr/bin/framed-link" ] || link=framed-link # where libnats-dev is there
+[ ! -e "$root/usr/bin/framed-link" ] || link=framed-link # if libnats-dev is installed
 for file in usr/bin/framed usr/bin/framectl usr/lib/systemd/system/framed.service usr/lib/systemd/system/framed@.socket \
   usr/lib/sysusers.d/framed.conf usr/lib/systemd/catalog/framed.catalog usr/share/man/man8/framed.8.gz \
   usr/share/man/man1/framectl.1.gz usr/share/man/man5/framed.yaml.5.gz usr/share/man/man7/framed-protocol.7.gz usr/share/man/man7/framed-models.7.gz \
@@ -42,17 +42,17 @@ for file in usr/bin/framed usr/bin/framectl usr/lib/systemd/system/framed.servic
   [ -s "$root/$file" ] || fail "$file is not installed"
 done
 if grep -rIl '@[A-Z]*@' "$root"; then fail "placeholders are left in the files above"; fi
-# Every command and option of the programs is in their completions, and in the manual pages.
-help_of() { # PROGRAM, with the help of each command where commands have one of their own
+# Completions and manual pages must contain every command and option of the programs.
+help_of() { # PROGRAM: prints its help, and that of each command
   "$root/usr/bin/$1" --help
   [ "$1" != framebench ] || for command in $("$root/usr/bin/$1" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     "$root/usr/bin/$1" "$command" --help
   done
 }
-# A program finds the library by pkg-config, and each call in it has its manual page.
+# A program must find the library by pkg-config, and each call needs a manual page.
 export PKG_CONFIG_PATH=$root/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
 read -ra found < <(pkg-config --cflags --libs framed)
-read -ra compiler <<<"${CC:-gcc}" # it may be more than a word, as "ccache gcc" is
+read -ra compiler <<<"${CC:-gcc}" # it may have several words, such as "ccache gcc"
 "${compiler[@]}" -o "$root/example" "$root/usr/share/doc/framed/examples/example.c" "${found[@]}" || fail "the example does not build"
 answer=$(LD_LIBRARY_PATH=$root/usr/lib "$root/example" "$root/none.sock" 2>&1 || true)
 [[ $answer == *"cannot connect to $root/none.sock"* ]] || fail "the example says: $answer"

@@ -1,29 +1,29 @@
-# What tests/check.sh and tests/quick.sh share: steps that say a line and their summaries if all is well, and everything if it is
-# not; end-to-end tests in several processes; and the line at the end. Read by `. tests/steps.sh NAME`.
+# Shared by tests/check.sh and tests/quick.sh. A step prints a line and its summaries after a success, and all output after a
+# failure. End-to-end tests run in several processes, and the last line is the verdict. Read by `. tests/steps.sh NAME`.
 # shellcheck shell=bash
 set -euo pipefail
 export WERROR=1
-export architectures='-gencode arch=compute_90,code=sm_90' # one will do to see that kernels compile
+export architectures='-gencode arch=compute_90,code=sm_90' # one is enough to check that kernels compile
 exec </dev/null
 run_name=$1
 logs=$(mktemp -d)
 trap 'finish $?' EXIT
 
-finish() { # STATUS: the verdict, whatever ended the script
+finish() { # STATUS: prints the verdict, however the script ends
   local status=$1
   /usr/bin/python3 tests/verdict.py "$run_name" "$logs" "$SECONDS" "$status" || status=1
   rm -rf "$logs"
   exit "$status"
 }
 
-# step NAME COMMAND...: one line where all is well, in which case Check's and pytest's summaries follow, and what was left out.
+# step NAME COMMAND...: prints one line, and after a success Check's and pytest's summaries and the skipped tests.
 step() {
   local name=$1 begun=$SECONDS status=0 log
   shift
   log=$(mktemp "$logs/step.XXXXXX")
   "$@" >"$log" 2>&1 || status=$?
   {
-    flock 9 # steps that run beside one another do not mix their words
+    flock 9 # parallel steps must not mix their output
     if [ $status = 0 ] && grep -qE '^(FAILED|ERROR) ' "$log"; then
       printf '\n== %s: what failed gets a second try\n' "$name"
       cat "$log"
@@ -41,7 +41,7 @@ step() {
   return $status
 }
 
-# beside FUNCTION...: functions of steps at a time; of what fails in them the verdict knows.
+# beside FUNCTION...: runs functions with steps in parallel. The verdict includes their failures.
 beside() {
   local each running=()
   for each in "$@"; do
@@ -51,7 +51,7 @@ beside() {
   for each in "${running[@]}"; do wait "$each" || true; done
 }
 
-# The sanitizers of older compilers do not bear the address randomisation of newer kernels.
+# The sanitizers of older compilers fail with the address randomisation of newer kernels.
 steady=()
 if setarch -R true 2>/dev/null; then steady=(setarch -R); fi
 variant() { # VARIANT TARGET...
@@ -60,11 +60,11 @@ variant() { # VARIANT TARGET...
   "${steady[@]}" make --no-print-directory NO_CUDA=1 VARIANT="$name" "$@"
 }
 
-# left_out WORDS: for the verdict, either REASON: NUMBER or what cannot be counted.
+# left_out WORDS: adds a skipped part to the verdict, as REASON: NUMBER or in words.
 left_out() { echo "$*" >>"$logs/left-out"; }
 
-# end_to_end VARIANT PROCESSES ARGUMENTS [REASON]: many processes, since tests wait for most of their time. For REASON the others
-# are left out. A few that failed, and not by a sanitizer's report, get a second try in again(), when nothing runs beside them.
+# end_to_end VARIANT PROCESSES ARGUMENTS [REASON]: uses many processes, since tests mostly wait. REASON says why other tests are
+# skipped. A few failed tests without a sanitizer's report run again in again(), when no other step runs.
 end_to_end() {
   local folder status=0
   folder=$(mktemp -d "$logs/failed.XXXXXX")
@@ -78,7 +78,7 @@ end_to_end() {
   return $status
 }
 
-# again: what failed beside others runs once more, alone. The verdict names it, whatever comes of it.
+# again: runs tests that failed beside others once more, alone. The verdict names them in any case.
 again() {
   local list
   for list in "$logs"/again.*; do

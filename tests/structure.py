@@ -4,14 +4,14 @@
     structure.py [OBJECTS [DAEMON]]      (the folder of a build's objects, build/release/obj; the program build/framed)
 
 A room is a folder of daemon/. It uses itself and the rooms before it in ROOMS; `private.h`, or a header that ends so, is for
-its own room alone. Tools use measure/ and wire/ of the daemon, nothing else; config/ and gpu/ use nothing of it.
+its own room alone. Tools use only measure/ and wire/ of the daemon. config/ and gpu/ do not use the daemon.
 
-The daemon computes no frame, so it includes only OF_GPU of gpu/ (plain records), and its program has no symbol of CUDA, of a
-model runtime or of a plugin loader. gpu/record/ is linked into both programs: it includes itself and FOR_RECORDS. gpu/serve/
-is the worker alone: nothing else includes it.
+The daemon computes no frame, so it includes only OF_GPU of gpu/ (plain records). Its program has no symbol of CUDA, of a model
+runtime or of a plugin loader. gpu/record/ is linked into both programs, so it includes only itself and FOR_RECORDS. Only the
+worker includes gpu/serve/.
 
-Who uses whom is read from the #include lines, and between modules from the symbols of their objects, which no comment can
-hide. The files that HACKING.md names are there.
+Uses between folders are read from #include lines, and uses between modules from the symbols of their objects. The script also
+checks that the files in HACKING.md exist.
 """
 
 import fnmatch
@@ -44,7 +44,7 @@ def includes():
 
 
 def room(path):
-    """Its place in ROOMS; main.c is above all of them."""
+    """The index of the file's room in ROOMS; main.c is above all rooms."""
     return ROOMS.index(path.parts[1]) if len(path.parts) > 2 else len(ROOMS)
 
 
@@ -91,7 +91,7 @@ def symbols(objects):
 
 
 def foreign_symbols(program):
-    """What the daemon's program defines or wants although only a worker may."""
+    """Symbols that the daemon's program defines or needs although only a worker may."""
     names = set()
     for table in ("--debug-syms", "--dynamic"):  # a stripped program has only the second
         listed = subprocess.run(["nm", table, program], capture_output=True, text=True, check=True).stdout
@@ -144,7 +144,7 @@ def is_justified(members):
 
 
 def untrue(guide="HACKING.md"):
-    """What the guide says of files that are not there; NAME stands for any name, and a name without a folder for one anywhere."""
+    """Missing files that the guide names. NAME stands for any name, and a name without a folder may be in any folder."""
     lines = pathlib.Path(guide).read_text(encoding="utf-8").splitlines()
     files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True).stdout.split()
     for number, line in enumerate(lines, 1):

@@ -1,8 +1,8 @@
-"""One line of what a run of tests has come to: what passed, what failed and in which step, what was left out and why.
+"""Prints the result of a test run as one line: passed tests, failed tests with their steps, skipped tests with reasons.
 
-verdict.py NAME FOLDER SECONDS STATUS: FOLDER has the log of each step, step.*, the names of those that failed, and in left-out
-what the run leaves out by itself, as REASON: NUMBER or in words; again.* name tests that failed beside others, a line for each
-report of it, and ran once more. STATUS is that of the script. Ends with 1 if anything failed.
+verdict.py NAME FOLDER SECONDS STATUS: FOLDER has the log of each step, step.*, and the names of failed steps. Its file left-out
+has parts that the run skips itself, as REASON: NUMBER or in words. again.* name tests that failed beside others and ran once more,
+with a line for each report. STATUS is that of the script. The exit status is 1 if anything failed.
 """
 
 import collections

@@ -1,13 +1,13 @@
 /*
- * A client for the end-to-end tests: drives libframed through a pipeline that turns every byte into 255 minus it, and says on
- * one line what came of it.
+ * A client for the end-to-end tests: uses libframed with a pipeline that inverts every byte, and prints the outcome on one
+ * line.
  *
  * drive-client PATH ROLE TRANSPORT COUNT WAIT [RECONNECT]: role producer, consumer or both; transport stream or shared; wait
- * sleep, spin, or own, a loop of its own around the descriptor. A consumer takes COUNT results. Frame n is full of byte n. It
- * connects again for RECONNECT seconds, 0 for none.
+ * sleep, spin, or own, which is an event loop of this program. A consumer receives COUNT results. Frame n is filled with byte
+ * n. The client reconnects for RECONNECT seconds; 0: it does not.
  *
- * COUNT 0: frames go on until SIGTERM, whose next frame is the last one and says so by the highest bit of its sequence; a
- * consumer takes results up to that. What is said then includes the pauses between results, in microseconds.
+ * COUNT 0: frames continue until SIGTERM. The next frame is then the last one, with the highest bit of its sequence set. A
+ * consumer receives results up to that frame. The outcome then includes the pauses between results, in microseconds.
  */
 #include <poll.h>
 #include <signal.h>

@@ -45,7 +45,7 @@ def package(name):
 
 
 def repacked(name, version, place):
-    """The same package under another version."""
+    """Repacks the package with another version."""
     run("dpkg-deb", "-R", str(package(name)), str(place / "tree"))
     control = place / "tree/DEBIAN/control"
     lines = [f"Version: {version}" if line.startswith("Version:") else line for line in control.read_text().splitlines()]
@@ -59,7 +59,7 @@ def frames(service):
 
 
 def feed(service):
-    """ffmpeg sends a test picture to the pipeline of the packaged configuration, and a reader gets what comes of it."""
+    """ffmpeg sends a test picture to the pipeline of the packaged configuration, and a reader receives the result."""
     before, shown = frames(service), None
     with Reader(RUN / "cam0.out.sock") as reader:
         wait_until(lambda: service.status()["pipelines"]["cam0"]["readers"], "the reader is seen")
