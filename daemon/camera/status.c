@@ -22,6 +22,14 @@ static uint64_t take_count(const json_t *message, const char *key) {
   return number > 0 ? (uint64_t)number : 0;
 }
 
+static void take_picture(const json_t *message, unsigned picture[4]) {
+  const json_t *list = json_object_get(message, "picture");
+  for (size_t i = 0; i < 4; i++) {
+    json_int_t side = json_integer_value(json_array_get(list, i));
+    picture[i] = side > 0 && side <= MOST_SIDE ? (unsigned)side : 0;
+  }
+}
+
 static void take_word(const json_t *message, const char *key, char word[CAMERA_WORD]) {
   static const char *const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
   const char *text = json_string_value(json_object_get(message, key));
@@ -60,6 +68,7 @@ bool camera_hear(struct camera_view *view, const char *message, size_t length) {
   take_word(document, "time", heard.time);
   heard.width = (unsigned)take_number(document, "width", MOST_SIDE);
   heard.height = (unsigned)take_number(document, "height", MOST_SIDE);
+  take_picture(document, heard.picture);
   heard.rate = take_number(document, "rate", 1e6);
   heard.bitrate = take_number(document, "bitrate", 1e12);
   heard.retry = take_number(document, "retry", 3600);

@@ -30,6 +30,7 @@ struct camera_view {
   char codec[CAMERA_WORD], decoder[CAMERA_WORD];
   char time[CAMERA_WORD]; /* where the times of frames come from: "rtcp" or "arrival" */
   unsigned width, height; /* of the camera's own pictures; 0: not known yet */
+  unsigned picture[4];    /* x, y, width and height of the picture within a frame; the rest of the frame is black */
   double rate, bitrate;   /* pictures a second, bits a second */
   double retry;           /* seconds until the next try */
   uint64_t frames, lost, reconnects;

@@ -12,12 +12,14 @@ json_t *camera_document(const struct pipeline_snapshot *snapshot) {
   if (!snapshot->has_camera) {
     return json_null();
   }
-  return json_pack("{s:s, s:s, s:o, s:s, s:I, s:I, s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:o, s:i}", "state",
+  const unsigned *picture = view->picture;
+  return json_pack("{s:s, s:s, s:o, s:s, s:I, s:I, s:[i, i, i, i], s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:o, s:i}", "state",
                    camera_state_names[view->state], "token", view->token, "text", answer_string(view->text), "codec",
-                   view->codec, "width", (json_int_t)view->width, "height", (json_int_t)view->height, "rate",
-                   rounded(view->rate), "bitrate", rounded(view->bitrate), "decoder", view->decoder, "time", view->time,
-                   "frames", (json_int_t)view->frames, "lost", (json_int_t)view->lost, "reconnects",
-                   (json_int_t)view->reconnects, "retry_s", rounded(view->retry), "pid", (int)snapshot->camera_pid);
+                   view->codec, "width", (json_int_t)view->width, "height", (json_int_t)view->height, "picture",
+                   (int)picture[0], (int)picture[1], (int)picture[2], (int)picture[3], "rate", rounded(view->rate), "bitrate",
+                   rounded(view->bitrate), "decoder", view->decoder, "time", view->time, "frames", (json_int_t)view->frames,
+                   "lost", (json_int_t)view->lost, "reconnects", (json_int_t)view->reconnects, "retry_s", rounded(view->retry),
+                   "pid", (int)snapshot->camera_pid);
 }
 
 typedef uint64_t camera_figure(const struct camera_view *view);

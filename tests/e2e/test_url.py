@@ -1,5 +1,6 @@
 """Sources that are URLs, mostly with a stand-in for framed-camera: its start message, its faults, its start and its end."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -88,6 +89,7 @@ def test_a_camera_of_the_network(place):
                 read_some(reader, 20)
             camera = daemon.wait_view("it runs", lambda view: view["camera"]["rate"] > 0, "yard")["camera"]
             assert (camera["state"], camera["codec"], camera["width"], camera["height"]) == ("running", "h264", 160, 120)
+            assert camera["picture"][1::2] == [0, 16], "it fills the height of a frame"
             pid = camera["pid"]
             daemon.write(yard(server.url, source={"credentials": "yard"}, sink={"overload": "drop"}, slots=6))
             daemon.command("/v1/reload")
@@ -122,6 +124,17 @@ def test_a_process_that_ends_is_started_again(place, stage):
         daemon.account("yard", came=15, emitted=15)
 
 
+def memory_of(pid):
+    """What a core dump would have, but for large mappings, which hold frames."""
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
+            begin, end = (int(address, 16) for address in line.split()[0].split("-"))
+            if line.split()[1].startswith("rw") and end - begin <= 1 << 26:
+                memory.seek(begin)
+                with contextlib.suppress(OSError):
+                    yield memory.read(end - begin)
+
+
 def test_the_password_is_told_and_seen_nowhere(place, stage):
     write_credentials(place, f"admin:{PASSWORD}\n")
     stage.plays(say=[RUNNING])
@@ -135,6 +148,7 @@ def test_the_password_is_told_and_seen_nowhere(place, stage):
         seen += [json.dumps(start["environment"]), daemon.log]
         assert not any(PASSWORD in text or PASSWORD.split(":")[0] in text for text in seen)
         assert "CREDENTIALS_DIRECTORY" not in start["environment"]
+        assert not any(PASSWORD.encode() in memory for memory in memory_of(daemon.process.pid))
 
 
 @pytest.mark.parametrize("text, mode, words", [

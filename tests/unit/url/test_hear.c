@@ -10,9 +10,11 @@ static struct camera_view view;
 static bool hears(const char *message) { return camera_hear(&view, message, strlen(message)); }
 
 START_TEST(a_whole_message_is_taken) {
-  ck_assert(hears(
-      "{\"state\": \"running\", \"codec\": \"hevc\", \"width\": 2560, \"height\": 1440, \"rate\": 12.5, \"bitrate\": 4e6,"
-      "\"decoder\": \"cpu\", \"frames\": 9, \"lost\": 2, \"reconnects\": 3, \"time\": \"rtcp\", \"retry\": 0, \"x\": []}"));
+  ck_assert(
+      hears("{\"state\": \"running\", \"codec\": \"hevc\", \"width\": 2560, \"height\": 1440, \"rate\": 12.5, \"bitrate\": 4e6,"
+            "\"decoder\": \"cpu\", \"frames\": 9, \"lost\": 2, \"reconnects\": 3, \"time\": \"rtcp\", \"retry\": 0, \"x\": [],"
+            "\"picture\": [0, 60, 1920, 960]}"));
+  ck_assert(view.picture[0] == 0 && view.picture[1] == 60 && view.picture[2] == 1920 && view.picture[3] == 960);
   ck_assert(view.state == CAMERA_RUNNING && view.width == 2560 && view.height == 1440 && view.rate == 12.5);
   ck_assert(view.bitrate == 4e6 && view.frames == 9 && view.lost == 2 && view.reconnects == 3);
   ck_assert_str_eq(view.codec, "hevc");
@@ -26,7 +28,9 @@ END_TEST
 START_TEST(what_is_out_of_range_is_left_out) {
   ck_assert(
       hears("{\"state\": \"running\", \"width\": 1e9, \"height\": -1, \"rate\": 1e300, \"bitrate\": \"fast\", \"lost\": -5,"
-            "\"frames\": 1.5, \"reconnects\": null, \"codec\": \"h264; rm\", \"decoder\": \"a\\nb\", \"time\": 7}"));
+            "\"frames\": 1.5, \"reconnects\": null, \"codec\": \"h264; rm\", \"decoder\": \"a\\nb\", \"time\": 7, \"picture\": "
+            "[-1, 70000, \"x\"]}"));
+  ck_assert(view.picture[0] == 0 && view.picture[1] == 0 && view.picture[2] == 0 && view.picture[3] == 0);
   ck_assert(view.width == 0 && view.height == 0 && view.rate == 0 && view.bitrate == 0 && view.lost == 0);
   ck_assert(view.frames == 0 && view.reconnects == 0 && !view.codec[0] && !view.decoder[0] && !view.time[0]);
 }
