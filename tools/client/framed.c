@@ -120,9 +120,6 @@ static void relax(void) {
 #endif
 }
 
-/* The return value of a call without a wanted event. */
-static int nothing(int there) { return there == FRAMED_FAILED ? there : 0; }
-
 static void wake(struct framed *client, short conditions) {
   if (!client->paused) {
     client->transport->wake(client, conditions);
@@ -178,7 +175,7 @@ int framed_arm(struct framed *client, int wanted, short *conditions) {
   if (client->keeps) {
     *conditions = reconnect_watch(client, *conditions);
   }
-  return nothing(there);
+  return there == FRAMED_FAILED ? there : 0;
 }
 
 /*

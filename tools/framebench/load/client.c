@@ -112,8 +112,6 @@ static void write_by_clock(struct load_client *client) {
   }
 }
 
-static unsigned least(uint64_t a, unsigned b) { return a < b ? (unsigned)a : b; }
-
 static void write_as_taken(struct load_client *client) {
   uint64_t number = 0;
   for (;;) {
@@ -122,7 +120,7 @@ static void write_as_taken(struct load_client *client) {
     if (now >= client->pace.to || atomic_load(&client->hurry)) {
       return;
     }
-    unsigned count = least(room, client->batch.frames);
+    unsigned count = room < client->batch.frames ? (unsigned)room : client->batch.frames;
     for (unsigned i = 0; i < count; i++) {
       load_window_note(&client->window, number + i, now);
     }

@@ -41,8 +41,6 @@ static const char *string_of(const json_t *object, const char *key) {
   return text ? text : "";
 }
 
-static long long number_of(const json_t *object, const char *key) { return json_integer_value(json_object_get(object, key)); }
-
 /* Prints a line for each error that still holds. */
 static void print_errors(FILE *out, const char *before, const json_t *pipeline, bool colour) {
   const char *where;
@@ -54,7 +52,8 @@ static void print_errors(FILE *out, const char *before, const json_t *pipeline, 
     }
     text_colour_begin(out, COLOUR_RED, colour);
     fprintf(out, "%serror of the %s, for %s, %lld times, the last %s ago: %s", before, where,
-            text_age(since, json_number_value(json_object_get(error, "since_s"))), number_of(error, "count"),
+            text_age(since, json_number_value(json_object_get(error, "since_s"))),
+            json_integer_value(json_object_get(error, "count")),
             text_age(last, json_number_value(json_object_get(error, "age_s"))), string_of(error, "text"));
     text_colour_end(out, COLOUR_RED, colour);
     fprintf(out, "%s%s\n", string_of(error, "remedy")[0] ? "; " : "", string_of(error, "remedy"));
