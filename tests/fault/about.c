@@ -1,7 +1,7 @@
 /* The parameters of the stage fault. */
 #include "tests/fault/fault.h"
 
-#define MAX_SEQUENCE 9007199254740992.0 /* what a double counts exactly */
+#define MAX_SEQUENCE 9007199254740992.0 /* the largest whole number that a double represents exactly */
 
 static const struct stage_parameter fault[] = {
     {.name = "kind",

@@ -1,4 +1,4 @@
-/* What the stage `fault` does to the CPU backend, and which devices both backends cannot open. */
+/* The faults of the CPU backend, and the devices that both backends cannot open. */
 #include "gpu/cpu/private.h"
 #include "tests/fault/fault.h"
 

@@ -1,4 +1,4 @@
-/* fault: descriptor and what the CPU backend does; see fault.h. */
+/* The stage fault: its descriptor, and its work on the CPU backend. See fault.h. */
 #include "tests/fault/fault.h"
 
 #include "gpu/stages/prepare.h"

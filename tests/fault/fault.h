@@ -1,11 +1,11 @@
 /*
- * fault: passes frames on, but strikes some of them: an illegal access, a kernel that never ends, or a delay; or
- * with `lost` the end of its device for good, if that is one of those whose numbers stand in the file that FRAMED_FAULT_DEVICES
- * names, none of which can be opened.
+ * The stage `fault` passes frames unchanged, but makes some of them fail: by an illegal access, an endless kernel or a delay.
+ * `lost` ends its device permanently if the file named by FRAMED_FAULT_DEVICES has its number; such a device cannot be opened
+ * again.
  *
- * It exists in test builds only (FRAMED_FAULTS). It strikes frame `at`, and every `every`th one after that, also when that runs
- * again unless `again` says no; frames that warm a program up are spared, so that a session starts whatever `at` says. Only
- * where FRAMED_FAULT_WARM_UPS names a file, one such frame is struck for each byte in it, which takes the byte away.
+ * It exists only in test builds (FRAMED_FAULTS). It hits frame `at` and every `every`th one after that. A frame that runs again
+ * is hit again unless `again` is false. Warm-up frames are spared, so that sessions start with any `at`. But if
+ * FRAMED_FAULT_WARM_UPS names a file, each byte of that file hits one warm-up frame and is removed.
  */
 #ifndef FRAMED_TESTS_FAULT_FAULT_H
 #define FRAMED_TESTS_FAULT_FAULT_H
@@ -18,20 +18,20 @@ struct fault_constants {
   enum fault_kind kind;
   uint64_t at, every; /* every 0: only the frame `at` */
   uint64_t delay_ns;
-  bool again; /* frames that run again after a fault, too */
+  bool again; /* also frames that run again after a fault */
 };
 
 extern const struct stage_descriptor fault_stage;
 
-/* Whether this frame warms a program up, and a byte was there for it. */
+/* Whether this is a warm-up frame, and the file had a byte to remove. */
 bool fault_strikes_warm_up(uint64_t sequence);
 
-/* In backends.c: whether the file that FRAMED_FAULT_DEVICES names has the device's number in it, as one of several words. */
+/* In backends.c: whether the file named by FRAMED_FAULT_DEVICES has the device's number as one of its words. */
 bool gpu_fault_has_lost(unsigned device);
 
-/* How the CPU backend is struck: called on a worker, in run(); without effect elsewhere. */
-void cpu_fault_illegal(void); /* the device is dead: no frame on it is ever done or told */
-void cpu_fault_lost(void);    /* the same, if gpu_fault_has_lost() names its device */
+/* The faults of the CPU backend. A worker calls them in run(); elsewhere they do nothing. */
+void cpu_fault_illegal(void); /* the device is dead: none of its frames completes any more */
+void cpu_fault_lost(void);    /* likewise, if gpu_fault_has_lost() is true for its device */
 void cpu_fault_hang(void);    /* the frame stays on its stream until its program is freed */
 
 int fault_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream);

@@ -1,18 +1,19 @@
 /*
- * Preloaded into a daemon under test, this makes one call of one kind fail, and notes who made each call of that kind.
+ * Preloaded into a daemon under test, this library makes one call of one kind fail, and records the callers of each call of
+ * that kind.
  *
  *   FAIL_CALL    read, accept4, ... as below, or memory (malloc, calloc, realloc, aligned_alloc, strdup)
- *   FAIL_AT      which one, from 1; 0: none, they are only counted
- *   FAIL_ERRNO   the number that errno gets; 0: half of what was asked for is done instead (read and write and their kin);
- *                -1: the process is killed instead; -2: it is once bytes were moved, -3: the thread rests then, both of them
- *                before a call that moves none; -4: so does every thread from that call on
- *   FAIL_WAIT    ms that the rest of the process goes on before it is killed, or that the thread rests; -1: it rests until the
- *                report says that it goes on
- *   FAIL_WHOSE   program: the daemon's own calls; libraries: those of the libraries below it
- *   FAIL_REPORT  a file as large as struct report in turn.c, which outlives whatever happens to the process
+ *   FAIL_AT      the number of the call, from 1; 0: none, the calls are only counted
+ *   FAIL_ERRNO   the value for errno; 0: the call does half of its work (read, write and similar calls);
+ *                -1: the process is killed instead; -2: it is killed after bytes were moved; -3: the thread rests then; both
+ *                act before a call that moves no bytes; -4: every thread rests from that call on
+ *   FAIL_WAIT    ms that the other threads run before the process is killed, or that the thread rests; -1: it rests until
+ *                the report has `goes_on`
+ *   FAIL_WHOSE   program: the daemon's own calls; libraries: those of its libraries
+ *   FAIL_REPORT  a file of the size of struct report in turn.c, which outlives the process
  *
- * What always holds: of libuv's calls, only those count (as the program's) that it makes for a file of the daemon's or whose
- * failure it hands to its caller. Where others fail, its memory or its wake-ups for instance, it aborts by itself.
+ * Only some of libuv's calls count (as the program's): those for a file of the daemon, and those whose failure libuv reports to
+ * its caller. If others fail, such as its allocations or wake-ups, libuv aborts.
  */
 #include "tests/injection/turn.h"
 
@@ -35,14 +36,14 @@
 #define CALLER  __builtin_return_address(0)
 #define VISIBLE __attribute__((visibility("default")))
 
-/* The next definition of a symbol. Found at first use, which may come before set_up(). */
+/* The next definition of a symbol. It is resolved at the first use, which may come before set_up(). */
 #define NEXT(name, result, parameters)                                                                                         \
   static result(*next) parameters;                                                                                             \
   if (!next) {                                                                                                                 \
     *(void **)&next = dlsym(RTLD_NEXT, name);                                                                                  \
   }
 
-/* A call that fails with `failed`, or is made as asked. */
+/* A call that fails with `failed`, or runs unchanged. */
 #define FAILING(result, failed, name, counted_as, libuv_too, parameters, arguments)                                            \
   VISIBLE result name parameters {                                                                                             \
     NEXT(#name, result, parameters)                                                                                            \
@@ -163,22 +164,24 @@ FAILING(int, -1, fstatat, "lstat", false, (int folder, const char *path, struct 
 FAILING(int, -1, flock, "flock", false, (int fd, int operation), (fd, operation))
 FAILING(int, -1, epoll_create1, "epoll_create1", true, (int flags), (flags))
 FAILING(int, -1, eventfd, "eventfd", true, (unsigned value, int flags), (value, flags))
-/* Only what is added can fail, for want of memory. libuv tries each descriptor before it takes it, with no descriptor in the
- * event, and aborts where it fails after that. */
+/*
+ * Only additions can fail, for lack of memory. libuv tests each descriptor first, with no descriptor in the event, and aborts
+ * if a later addition fails.
+ */
 FAILING(int, -1, epoll_ctl, operation == EPOLL_CTL_ADD ? "epoll_ctl" : "", event && event->data.fd == -1,
         (int epoll, int operation, int fd, struct epoll_event *event), (epoll, operation, fd, event))
-/* A pipe that blocks is the one of libuv's that it cannot do without. */
+/* libuv cannot work without its blocking pipe. */
 FAILING(int, -1, pipe2, "pipe2", (flags & O_NONBLOCK) != 0, (int ends[2], int flags), (ends, flags))
 
 VISIBLE int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *context) {
   NEXT("pthread_create", int, (pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))
-  /* The threads of libuv's pool are libuv's, and it aborts without them; one with a function of ours is ours. */
+  /* libuv aborts without the threads of its pool, so only threads with a function of the program can fail */
   bool turn = turn_is("pthread_create", CALLER, turn_is_of_program(*(void **)&run));
   turn_act_if_due();
   return turn ? turn_error() : next(thread, attributes, run, context);
 }
 
-/* Calls with an argument only sometimes. */
+/* Calls that have an argument only sometimes. */
 #define WITH_MODE(name, counted_as, first, parameters)                                                                         \
   VISIBLE int name parameters {                                                                                                \
     NEXT(#name, int, parameters)                                                                                               \
@@ -198,7 +201,7 @@ WITH_MODE(open, "open", (path, flags, mode), (const char *path, int flags, ...))
 WITH_MODE(open64, "open", (path, flags, mode), (const char *path, int flags, ...))
 WITH_MODE(openat, "open", (folder, path, flags, mode), (int folder, const char *path, int flags, ...))
 
-/* What hardened programs call instead, where there is no mode to be given. */
+/* Hardened programs call these when there is no mode. */
 int __open_2(const char *path, int flags);
 FAILING(int, -1, __open_2, "open", false, (const char *path, int flags), (path, flags))
 
@@ -206,7 +209,7 @@ VISIBLE int fcntl(int fd, int operation, ...) {
   NEXT("fcntl", int, (int, int, ...))
   va_list arguments;
   va_start(arguments, operation);
-  void *argument = va_arg(arguments, void *); /* a number or a pointer, in the same register, if there is one */
+  void *argument = va_arg(arguments, void *); /* a number, a pointer or nothing, always in the same register */
   va_end(arguments);
   if (turn_is("fcntl", CALLER, false)) {
     errno = turn_error();

@@ -1,8 +1,8 @@
 /*
- * Counts calls and finds the one that the variables of fail_call.c name.
+ * Counts calls and finds the call that the variables of fail_call.c select.
  *
- * Nothing counts before main(): what runs there belongs to libraries that are linked into the program, CUDA's runtime for one,
- * which ends the process where it cannot have memory.
+ * Counting begins at main(). Earlier calls belong to libraries that are linked into the program. CUDA's runtime, for example,
+ * ends the process if an allocation fails.
  */
 #include "tests/injection/turn.h"
 
@@ -23,12 +23,12 @@
 #include <unistd.h>
 
 enum { MOST_SITES = 1 << 16, LOOK_MS = 2 };
-enum { KILL = -1, KILL_AFTER = -2, REST = -3, REST_EACH = -4 }; /* instead of an errno */
+enum { KILL = -1, KILL_AFTER = -2, REST = -3, REST_EACH = -4 }; /* in place of an errno */
 
 struct report {
   _Atomic uint64_t count;
-  _Atomic uint64_t goes_on;   /* set from outside: a rest without a time has an end */
-  uint32_t sites[MOST_SITES]; /* of each call, where it was made: an offset in the program, or a mark for one in a library */
+  _Atomic uint64_t goes_on;   /* set from outside: ends a rest without a time */
+  uint32_t sites[MOST_SITES]; /* the place of each call: an offset in the program, or a mark for one in a library */
 };
 
 struct range {
@@ -41,7 +41,7 @@ static struct {
   int error, wait_ms;
   bool libraries;
   struct report *report;
-  struct range program, loop, sanitizer; /* where their code lies */
+  struct range program, loop, sanitizer; /* address ranges of their code */
 } plan;
 
 /* -- set-up ------------------------------------------------------------------------------------------------------ */
@@ -89,7 +89,7 @@ __attribute__((constructor)) static void set_up(void) {
   void *report = mmap(NULL, sizeof(struct report), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   close(fd);
   if (report == MAP_FAILED) {
-    abort(); /* a test that nothing happens to would pass */
+    abort(); /* a test without any injection would pass */
   }
   bool first = true;
   dl_iterate_phdr(look_at, &first);
@@ -135,7 +135,7 @@ static uint32_t site_of(const void *caller, bool own) {
              : UINT32_C(1) << 31 | (uint32_t)((uintptr_t)caller & INT32_MAX);
 }
 
-static _Thread_local bool is_marked; /* something happens after the call that it is in */
+static _Thread_local bool is_marked; /* the plan acts after the current call */
 
 static void die(void) {
   poll(NULL, 0, plan.wait_ms);
@@ -154,7 +154,7 @@ static void rest(void) {
 }
 
 void turn_act_if_due(void) {
-  if (!has_begun || !is_marked) { /* in this order: a sanitizer's own beginning has no memory for threads yet */
+  if (!has_begun || !is_marked) { /* in this order: a sanitizer's own start has no thread-local memory yet */
     return;
   }
   is_marked = false;
@@ -193,7 +193,7 @@ static bool is_file(int fd) {
   return file;
 }
 
-/* One end of a pair of sockets, to a worker: neither side has a name. */
+/* One end of a socket pair, to a worker: neither end has a name. */
 static bool is_pair(int fd) {
   struct sockaddr_un own, other;
   socklen_t own_length = sizeof own, other_length = sizeof other;

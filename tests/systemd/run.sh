@@ -1,13 +1,13 @@
 #!/bin/bash
-# Boots a real systemd as PID 1 of namespaces of its own, on an overlay over this machine's root that vanishes
-# afterwards, installs framed there, and runs tests/systemd/test_*.py inside as a unit whose end is PID 1's end.
+# Boots a real systemd as PID 1 in new namespaces, on a temporary overlay over this machine's root. Installs framed there, and
+# runs tests/systemd/test_*.py as a unit. When that unit ends, PID 1 ends.
 #
 #   tests/systemd/run.sh [--packages FOLDER] [PYTEST ARGUMENTS]
 #
-# With --packages nothing is installed: tests/packaging/test_*.py run instead, which install the packages in FOLDER.
+# With --packages it runs tests/packaging/test_*.py instead, which install the packages in FOLDER.
 #
-# PID 1 sees only the units that boot() puts into its search path, so nothing of this machine's own starts. Where
-# that cannot be done (no root, no cgroup v2, no overlay) it says why and leaves the tests out.
+# PID 1 sees only the units that boot() puts into its search path, so no unit of this machine starts. If this is not possible
+# (no root, no cgroup v2, no overlay), it prints the reason and skips the tests.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source=$PWD

@@ -1,4 +1,4 @@
-"""The example of a health check: a timer asks, and what OnFailure= names tells the reasons once a pipeline does not do its job."""
+"""The example of a health check: a timer runs it, and the unit of OnFailure= reports the reasons of a degraded pipeline."""
 
 import pathlib
 import subprocess

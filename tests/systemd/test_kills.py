@@ -1,4 +1,4 @@
-"""The service killed without a word, with clients that know nothing of framed: what goes on, and what never happens."""
+"""Kills of the service, with clients that do not use libframed: what must survive, and what must never happen."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from test_resume import GRAY, INVERT, finish
 from test_resume import start as start_client
 
 KILLS = 200 if os.environ.get("FRAMED_SOAK") else 5
-MOST_GAP = 1.0  # seconds; only the long run is held to it
+MOST_GAP = 1.0  # seconds; checked only in the long run
 
 
 def kill(service):
@@ -60,7 +60,7 @@ def test_connections_that_stand_still_go_on_where_they_were(service):
 
 
 def kill_twice(service):
-    """The process that follows is killed, too. Whether it was before it had taken anything up: then nobody knows of it."""
+    """Kills the next process, too. Returns whether that was before it had taken over, which leaves no trace."""
     systemctl("reset-failed", "framed.service")
     first, crashes = service.pid, served(service)
     os.kill(first, signal.SIGKILL)

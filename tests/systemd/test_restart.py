@@ -32,7 +32,7 @@ def frames(count, first=0):
 
 
 class Flow:
-    """One producer and one reader on connections that stay; blocks of frames go through them until it is told to stop."""
+    """A producer and a reader on lasting connections, which carry blocks of frames until stop()."""
 
     BLOCK = 16
 
@@ -190,7 +190,7 @@ def test_an_upgrade_is_no_restart_for_systemd(service):
         wait_until(lambda: service.status()["handovers"]["upgrade"] == number, "it has taken over", 20)
     flow.stop()
     assert service.pid == pid and service.show("NRestarts") == "0" and service.show("ActiveState") == "active"
-    # What systemd keeps for a crash is the new image's, and an orderly restart goes on as before.
+    # systemd keeps the new image's descriptors for a crash, and an orderly restart works as before.
     systemctl("restart", "framed.service")
     assert service.status()["handovers"]["upgrade"] == 3 and service.status()["handovers"]["restart"] == 1
     os.kill(service.pid, signal.SIGKILL)

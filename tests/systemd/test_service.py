@@ -100,7 +100,7 @@ def test_reload_puts_a_valid_file_into_force(service):
         systemctl("reload", "framed.service")
         service.wait_entry("RELOADED", pid)
         wait_until(lambda: "cam1" in service.status()["pipelines"], "cam1 is there")
-        producer.send(FRAMES.tobytes())  # the connection of the unchanged pipeline goes on
+        producer.send(FRAMES.tobytes())  # the connection of the unchanged pipeline still works
         np.testing.assert_array_equal(reader.frames(len(FRAMES), (64,)), 255 - FRAMES)
     send_through("cam1")
     service.wait_for("ActiveState", "active")

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Makes a copy of a system's root with what a machine has of folders that the kernel fills, and runs the steps there as an ordinary
-# user. Called by tests/systems/run.sh, in namespaces of its own for mounts and processes.
+# Makes a copy of a system's root, mounts the kernel's file systems there, and runs the steps as an ordinary user.
+# tests/systems/run.sh calls it in new namespaces for mounts and processes.
 #
 #   enter.sh FOLDER SYSTEM STEPS
 set -euo pipefail
@@ -28,7 +28,7 @@ ln -s pts/ptmx "$root/dev/ptmx"
 ln -s /proc/self/fd "$root/dev/fd"
 for number in 0 1 2; do ln -s "/proc/self/fd/$number" "$root/dev/$(sed -n "$((number + 1))p" <<<$'stdin\nstdout\nstderr')"; done
 
-# What was fetched once is kept for the next time.
+# Downloads are kept for the next run.
 for cache in apt pip; do mkdir -p "$folder/cache/$system/$cache"; done
 mkdir -p "$root/var/cache/pip"
 mount --bind "$folder/cache/$system/apt" "$root/var/cache/apt/archives"
@@ -49,6 +49,6 @@ mount --bind "$folder/$system.notes" "$root/notes"
 chroot "$root" chown $user /notes
 
 mapfile -d '' -t variables <"$folder/$system.environment"
-# Not by exec: this shell is the first process of its namespace, and waits for those that lost their parents.
+# Not by exec: this shell is the first process of its namespace, and must reap orphaned processes.
 chroot "$root" sudo -u $user env -i HOME=/home/$user USER=$user PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin LANG=C.UTF-8 \
   PIP_CACHE_DIR=/var/cache/pip "${variables[@]}" /home/$user/framed/tests/systems/inside.sh /notes "$steps"

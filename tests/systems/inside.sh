@@ -1,6 +1,6 @@
 #!/bin/bash
-# What an ordinary user does on a fresh system: the steps of tests/systems/run.sh. Notes the compiler and such as "fact ...", and each
-# step as "passed ..." or "failed ...".
+# The steps of tests/systems/run.sh, as an ordinary user runs them on a fresh system. Writes facts such as the compiler as
+# "fact ...", and each step as "passed ..." or "failed ...".
 #
 #   inside.sh NOTES STEPS
 set -uo pipefail
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.." || exit
 exec </dev/null
 notes=$1
 
-step() { # NAME COMMAND...: a step that hangs ends, too
+step() { # NAME COMMAND...: runs a step with a time limit
   local name=$1 begun=$SECONDS
   shift
   echo "== $name: $*"
@@ -19,7 +19,7 @@ step() { # NAME COMMAND...: a step that hangs ends, too
   fi
 }
 
-detail() { # STEP: what its last line says in figures
+detail() { # STEP: prints the figures of its last line
   case $1 in
     quick | check) [ ! -s "$1.log" ] || sed -n 's/^[a-z]*: \(.*passed, [0-9,]* failed\).*, \([0-9,]* left out\).*/ (\1, \2)/p' "$1.log" ;;
     cuda) tools/setup.sh backend 2>/dev/null | sed -n 's/.*nvcc \([0-9.]*\) .*/ \1/p' ;;
@@ -38,12 +38,12 @@ run_check() {
   make check 2>&1 | tee check.log
 }
 
-# It installs no program that only tests need.
+# This step installs no program that only tests need.
 run_portable() {
   make -j2 portable && build/portable/framed --version && grep 'copy' build/portable/README && ! command -v clang && ! command -v lintian
 }
 
-# The distribution's toolkit is built with, not run: that takes a GPU.
+# This step only builds with the distribution's toolkit, since running needs a GPU.
 run_cuda() {
   sudo DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends nvidia-cuda-toolkit | tail -n 5
   make -j2 programs && tools/setup.sh backend | grep '^backends: cuda'

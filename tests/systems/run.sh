@@ -6,7 +6,7 @@
 # mmdebstrap makes a small root of each system, once, as build/systems/SYSTEM.tar. A copy of it gets the files of HEAD. There an
 # ordinary user with sudo runs `make demo` and `make quick`; on Debian 12 first `make portable`, on Ubuntu 24.04 also a build with
 # Ubuntu's own CUDA toolkit.
-# The copy lives in namespaces of its own for mounts and processes, so nothing is left when it ends. Needs root, or sudo.
+# The copy runs in new namespaces for mounts and processes, so no mount or process remains at its end. Needs root, or sudo.
 #
 # Variables:
 #   DEBIAN_MIRROR, UBUNTU_MIRROR  where packages come from
@@ -14,7 +14,7 @@
 #   STEPS     which of the steps "portable demo quick check cuda" to run, in this order; default: all but check
 #   KEEP=1    keeps the copy in build/systems/SYSTEM
 #
-# The certificate authorities inside are those of this machine, since the same network is between it and the mirrors.
+# The copy uses this machine's certificate authorities, since it reaches the mirrors through the same network.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 exec </dev/null
@@ -33,7 +33,7 @@ die() {
 root=()
 [ "$(id -u)" = 0 ] || root=(sudo)
 
-# Debian 12 has no package of Ubuntu's keys. Debian 13 has one, and Debian's own keys vouch for it.
+# Debian 12 has no package of Ubuntu's keys. Debian 13 has such a package, signed with Debian's own keys.
 fetch_ubuntu_keys() {
   local apt=$folder/keys options
   mkdir -p "$apt"/{lists/partial,archives/partial}
@@ -48,7 +48,7 @@ fetch_ubuntu_keys() {
   rm -rf "$apt"
 }
 
-ubuntu_keys() { # prints where they are
+ubuntu_keys() { # prints the file with Ubuntu's keys
   local file
   for file in $keyrings/ubuntu-archive-keyring.gpg "$folder/ubuntu-archive-keyring.gpg"; do
     [ ! -s "$file" ] || break
@@ -57,7 +57,7 @@ ubuntu_keys() { # prints where they are
   echo "$file"
 }
 
-# What mmdebstrap reads as its list of sources.
+# Prints the list of sources for mmdebstrap.
 sources() { # SYSTEM
   case $1 in
     debian-12) printf "deb $debian %s main\n" bookworm bookworm-updates ;;
@@ -73,7 +73,7 @@ make_root() { # SYSTEM
   [ ! -s "$folder/$1.tar" ] || return 0
   [ "${1%-*}" = debian ] || keys=$(ubuntu_keys)
   suite=$(sources "$1" | awk '{print $3; exit}')
-  # What README says to install before anything else, and what every machine with users has.
+  # The packages that README installs first, and those of every machine with users.
   sources "$1" | "${root[@]}" mmdebstrap --format=tar --variant=apt --keyring="$keys" --include=ca-certificates,git,make,passwd,sudo \
     --dpkgopt=force-unsafe-io "$suite" "$folder/$1.tar.new" -
   mv "$folder/$1.tar.new" "$folder/$1.tar"
@@ -98,11 +98,11 @@ steps_of() { # SYSTEM
   done
 }
 
-noted() { # KIND SYSTEM: what the steps inside noted of it, with commas
+noted() { # KIND SYSTEM: prints the steps' notes of that kind, with commas
   sed -n "s/^$1 //p" "$folder/$2.notes" | awk '{ printf "%s%s", (NR > 1 ? ", " : ""), $0 }'
 }
 
-# The line of one system: facts, and each step with how it ended.
+# Prints the line of a system: facts, and each step with its result.
 say() { # SYSTEM SECONDS
   local facts passed failed step
   facts=$(noted fact "$1") passed=$(noted passed "$1") failed=$(noted failed "$1")
@@ -113,7 +113,7 @@ say() { # SYSTEM SECONDS
   [ -z "$failed" ] && [ -n "$passed" ]
 }
 
-# In the background, so that a signal to this script is handled at once.
+# Runs in the background, so that this script handles signals at once.
 check_system() { # SYSTEM
   local begun=$SECONDS
   : >"$folder/$1.notes"
