@@ -21,6 +21,7 @@ enum { GPU_TEXT = 512, GPU_ADDRESS = 32, GPU_MAX_SLOTS = 16, GPU_MAX_STAGES = 16
 struct gpu_error {
   int code;              /* cudaError_t, errno or 0 */
   bool of_system;        /* `code` is an errno, of what this machine refused: it may pass */
+  bool is_stopped;       /* a kernel's fault: the driver has stopped all that this process ran on the device */
   bool no_device;        /* there is no usable device: status 69, or the CPU backend */
   int stage;             /* index of the stage concerned, or -1 */
   char text[GPU_TEXT];   /* what and where */

@@ -85,6 +85,8 @@ bool process_is_lost(const struct process *process, struct gpu_error *cause) {
   return true;
 }
 
+bool process_is_stopped(const struct process *process) { return process_is_lost(process, NULL) && process->cause.is_stopped; }
+
 static void send_signal(struct process *process, int number) {
   pthread_mutex_lock(&process->lock);
   if (!process->ended) {

@@ -39,6 +39,9 @@ int process_counts_memory(const struct process *process);
 
 /* Whether it is lost, and (unless NULL) why. Any thread; never blocks. */
 bool process_is_lost(const struct process *process, struct gpu_error *cause);
+/* It is lost by a fault that the GPU's driver reported: nothing that it began runs there any more. Its process may take 60 ms
+ * longer to end. */
+bool process_is_stopped(const struct process *process);
 /* Waits until it has ended, which it is about to. */
 void process_await_end(struct process *process);
 /* Ends it at once, for that reason unless there is one already. Any thread; never blocks. */

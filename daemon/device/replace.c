@@ -12,7 +12,9 @@ static bool take_up(struct device *device, struct process *process, struct proce
   for (struct device_arena *arena = device->arenas; arena && taken; arena = arena->next) {
     taken = arena_send(device, process, arena, error);
   }
-  process_await_end(old); /* until then it may write into slots, and has its part of the device's memory */
+  if (!process_is_stopped(old)) {
+    process_await_end(old); /* until then it may write into slots */
+  }
   for (unsigned i = 0; i <= DEVICE_MOST_LANES; i++) { /* each is opened again with its first program */
     if (device->lines[i]) {
       device_drop_line(&device->retired[i]);
@@ -38,7 +40,6 @@ bool device_replace(struct device *device, struct gpu_error *error) {
     device->process = process;
     pthread_mutex_unlock(&device->lock);
     taken = take_up(device, process, old, standby != NULL, error);
-    process_release(old);
   }
   if (process && !taken) {
     process_kill(process, error->text);
@@ -52,5 +53,8 @@ bool device_replace(struct device *device, struct gpu_error *error) {
   pthread_mutex_unlock(&device->making);
   pthread_mutex_unlock(&device->standing);
   device_wake_lanes(device);
+  if (process) {
+    process_release(old);
+  }
   return taken;
 }

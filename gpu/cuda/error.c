@@ -34,6 +34,23 @@ static bool is_fatal(cudaError_t status) {
   }
 }
 
+/* Of these the driver stops everything in the process's context before it reports them. */
+static bool is_of_kernel(cudaError_t status) {
+  switch ((int)status) {
+  case cudaErrorIllegalAddress:
+  case cudaErrorAssert:
+  case cudaErrorHardwareStackError:
+  case cudaErrorIllegalInstruction:
+  case cudaErrorMisalignedAddress:
+  case cudaErrorInvalidAddressSpace:
+  case cudaErrorInvalidPc:
+  case cudaErrorLaunchFailure:
+    return true;
+  default:
+    return false;
+  }
+}
+
 const char *cuda_remedy(cudaError_t status) {
   if (is_fatal(status)) {
     return "`dmesg | grep Xid` says what the driver saw";
@@ -62,6 +79,7 @@ bool cuda_check(struct gpu_device *device, cudaError_t status, const char *what,
   (void)cudaGetLastError(); /* so that a later launch is not blamed for it */
   gpu_error_set(error, (int)status, cuda_remedy(status), "%s failed on device %d (%s): %s, %s", what,
                 ((struct cuda_device *)device)->index, device->name, cudaGetErrorName(status), cudaGetErrorString(status));
+  error->is_stopped = is_of_kernel(status);
   if (is_fatal(status)) {
     gpu_device_die(device, error);
   }

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """An illegal access beside a model: a server of ONNX Runtime's own in Python, and then framed, each asked for frames again and again.
 
-    model_faults.py FILE.onnx [--faults 5] [--backend cuda|cpu]
+    model_faults.py FILE.onnx [--faults 5] [--backend cuda|cpu] [--standby warm|bare|off]
 
 The server is the loop that everybody writes: a session, a request at a time, and an answer to whether it is ready. A kernel
 in its process then writes where it may not, as one of a model or of a user's operator might. What it answers afterwards is
-counted. framed's test build (FRAMED_BINARY) gets the same strike in a stage before the model, so many times under load: each
-result is compared, and its log tells how long nothing moved. The exit status tells whether framed lost anything. The server
+counted. framed's test build (FRAMED_BINARY) gets the same strike in a stage before the model, so many times under load, each when
+a worker stands by, if one is to: each result is compared, and the log tells how long nothing moved. The exit status tells whether framed lost anything. The server
 needs the package onnxruntime-gpu; where that is missing this is said, and framed is tried alone.
 """
 
@@ -139,8 +139,12 @@ def ask_server(told, backend):
 # -- framed -------------------------------------------------------------------------------------------------------------------
 
 
-def try_framed(file, backend, faults):
-    from harness import Background, Daemon, pipeline
+def stands(daemon, standby):
+    return (daemon.status()["devices"]["0"]["worker"]["standby"] or {}).get("state") == standby
+
+
+def try_framed(file, backend, faults, standby):
+    from harness import Background, Daemon, pipeline, wait_until
     every = 400 if backend == "cuda" else 40
     count = every * faults + every // 2
     shape, outputs = [3, 224, 224], 1000
@@ -149,26 +153,34 @@ def try_framed(file, backend, faults):
     entry = pipeline({"dtype": "float32", "shape": shape}, slots=3, completion="spin" if backend == "cuda" else "callback", stages=stages)
     unread, waits, wrong, first = io.StringIO(), [], 0, None
     with contextlib.redirect_stdout(unread), tempfile.TemporaryDirectory() as place, \
-            Daemon(place, {"cam0": entry}, gpu={"backend": backend, "faults": "64/min"}) as daemon:
+            Daemon(place, {"cam0": entry}, gpu={"backend": backend, "faults": "64/min", "standby": standby}) as daemon:
         with daemon.reader() as reader, daemon.producer() as producer:
-            sending = Background(lambda: [producer.send(frame) for _ in range(count)])
+            def send():
+                for number in range(count):
+                    if number % every == every // 2 and standby != "off":
+                        wait_until(lambda: stands(daemon, standby), "a worker stands by", seconds=30)
+                    producer.send(frame)
+            sending = Background(send)
             last = time.monotonic()
-            for _ in range(count):
+            for number in range(count):
+                if number % every == every // 2:
+                    last = None  # a wait for a worker
                 result = np.frombuffer(reader.read(4 * outputs), np.float32)
                 first = result if first is None else first
                 wrong += not np.allclose(result, first, rtol=2e-2, atol=2e-2 * np.abs(first).max())
-                waits.append(time.monotonic() - last)
+                waits.append(time.monotonic() - last if last else 0)
                 last = time.monotonic()
             sending.join()
             closed = daemon.log.count(" left after ")
         daemon.account(came=count, emitted=count)
-        gaps = [line.split("goes on after ")[1] for line in daemon.log.splitlines() if "goes on after" in line]
+        still = "frames there stood still for "
+        gaps = [line.split(still)[1] for line in daemon.log.splitlines() if still in line]
         found = daemon.status()["handovers"]["fault"]
     waits = sorted(waits, reverse=True)[:faults]
     print(f"framed: {found} illegal accesses in {count} frames: 0 lost, {wrong} wrong, {closed} connections closed; the reader "
           f"waited {1e3 * statistics.median(waits):.0f} ms (median), {1e3 * waits[0]:.0f} ms (at most)")
     for gap in gaps:
-        print(f"  everything goes on after {gap}")
+        print(f"  nothing moved for {gap}")
     return wrong == closed == 0 and found == faults
 
 
@@ -177,6 +189,7 @@ def main():
     parser.add_argument("file", help="1x3x224x224 floats to 1000 (tools/framebench/peers/resnet18.py makes one)")
     parser.add_argument("--backend", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--faults", type=int, default=5)
+    parser.add_argument("--standby", choices=("warm", "bare", "off"), default="warm")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     file = str(pathlib.Path(options.file).absolute())
@@ -184,7 +197,7 @@ def main():
         serve(file, options.backend)
     os.environ["FRAMED_BACKEND"] = options.backend
     try_server(file, options.backend)
-    return 0 if try_framed(file, options.backend, options.faults) else 1
+    return 0 if try_framed(file, options.backend, options.faults, options.standby) else 1
 
 
 if __name__ == "__main__":
