@@ -20,7 +20,8 @@ FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 
 
 def gpu(**keys):
-    return {"backend": BACKEND, "faults": "60/min", **keys}
+    """Without a worker that stands by, whose descriptors come and go."""
+    return {"backend": BACKEND, "faults": "60/min", "standby": "off", **keys}
 
 
 def handovers(daemon):

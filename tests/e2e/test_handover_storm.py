@@ -103,7 +103,8 @@ def more(before, after):
 
 
 def gpu(**keys):
-    return {"backend": BACKEND, "faults": "64/min", **keys}
+    """Without a worker that stands by, whose descriptors come and go."""
+    return {"backend": BACKEND, "faults": "64/min", "standby": "off", **keys}
 
 
 def send_while(storm, send, most, least=20):
