@@ -137,7 +137,7 @@ def test_a_camera_that_refuses(place, fault, token, text):
 def test_credentials_that_are_missing(place):
     with Camera(login=("admin", "right")) as server, CameraProcess(server.url) as camera:
         report = camera.welcome().wait_for(token="camera.password")
-        assert "add credentials" in report["text"] and report["retry"] > 20, "a camera may lock a user out"
+        assert "add credentials" in report["text"] and report["retry"] > 17, "a camera may lock a user out"
 
 
 @pytest.mark.parametrize("url,token,text", [

@@ -22,10 +22,10 @@
 #include "tools/camera/report.h"
 #include "tools/camera/source.h"
 
-#define FIRST_PAUSE   (CLOCK_S / 2)
-#define LONGEST_PAUSE (30 * CLOCK_S)
-#define STEADY        (10 * CLOCK_S) /* a stream that ran for so long is tried again at once */
-#define JUMP_SHOWN    (10 * CLOCK_S) /* how long a report names a jump of the time stamps */
+#define FIRST_PAUSE   (CLOCK_S * 2 / 3) /* 0.5 s with the least jitter */
+#define LONGEST_PAUSE (24 * CLOCK_S)    /* 30 s with the most */
+#define STEADY        (10 * CLOCK_S)    /* a stream that ran for so long is tried again at once */
+#define JUMP_SHOWN    (10 * CLOCK_S)    /* how long a report names a jump of the time stamps */
 #define TURN          (100 * CLOCK_MS)
 #define SEND_WAIT     (20 * CLOCK_MS) /* for a frame on its way; less than the time between pictures */
 #define MOST_LOSS     0.01
@@ -314,8 +314,7 @@ static int64_t pause_length(const struct camera *camera, enum reason_token token
   length = long_one || length > LONGEST_PAUSE ? LONGEST_PAUSE : length;
   uint32_t chance = UINT32_MAX / 2;
   (void)!getrandom(&chance, sizeof chance, GRND_NONBLOCK);
-  int64_t jittered = (int64_t)((double)length * (0.75 + 0.5 * (double)chance / (double)UINT32_MAX));
-  return jittered < FIRST_PAUSE ? FIRST_PAUSE : jittered > LONGEST_PAUSE ? LONGEST_PAUSE : jittered;
+  return (int64_t)((double)length * (0.75 + 0.5 * (double)chance / (double)UINT32_MAX));
 }
 
 static void rest(struct camera *camera, const struct reason *reason) {
