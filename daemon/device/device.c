@@ -38,7 +38,18 @@ void device_wake_lanes(struct device *device) {
 static void on_lost(void *context) {
   struct device *device = context;
   atomic_store(&device->lost, true);
-  device_wake_lanes(device);
+  pthread_mutex_lock(&device->lock);
+  if (device->on_lost) {
+    device->on_lost(device->on_lost_context);
+  }
+  pthread_mutex_unlock(&device->lock);
+}
+
+void device_on_lost(struct device *device, void (*lost)(void *context), void *context) {
+  pthread_mutex_lock(&device->lock);
+  device->on_lost = lost;
+  device->on_lost_context = context;
+  pthread_mutex_unlock(&device->lock);
 }
 
 static bool is_text(const char *text, size_t size) { return memchr(text, '\0', size) != NULL; }
@@ -87,7 +98,7 @@ bool device_take(const struct device *device, struct process *process, struct wo
 void device_watch(struct device *device) {
   process_on_lost(device->process, on_lost, device);
   if (process_is_lost(device->process, NULL)) {
-    atomic_store(&device->lost, true);
+    on_lost(device);
   }
 }
 
@@ -319,7 +330,7 @@ const double *device_figures(struct device *device) {
 
 /* -- the end of a worker -------------------------------------------------------------------------------------------- */
 
-void device_abandon(struct device *device, const char *reason) {
+void device_abandon(struct device *device, const struct gpu_error *reason) {
   if (device->member_count == 0) {
     struct process *process = device_hold(device);
     if (!atomic_exchange(&device->lost, true)) { /* else its worker is being replaced */
@@ -359,6 +370,9 @@ bool device_is_lost(const struct device *device) {
 
 bool device_lives(const struct device *device, struct gpu_error *cause) {
   bool lives = true;
+  if (!cause) {
+    return !device_is_lost(device);
+  }
   if (device->member_count == 0 && device_is_lost(device)) {
     struct process *process = device_hold((struct device *)(uintptr_t)device);
     *cause = (struct gpu_error){.stage = -1, .text = "its worker is being replaced"};

@@ -77,7 +77,11 @@ bool device_pin(struct device *device, int fd, void *base, size_t bytes, struct 
 void device_unpin(struct device *device, void *base, size_t bytes);
 
 /* Ends its worker, for a reason that only the caller can see. Any thread; never blocks. */
-void device_abandon(struct device *device, const char *reason);
+void device_abandon(struct device *device, const struct gpu_error *reason);
+/* [lane] The same for the device that has the slot's frame. */
+void device_abandon_slot(struct device_program *program, unsigned slot, const struct gpu_error *reason);
+/* Who is told when the worker is lost, on another thread and perhaps more than once; NULL: nobody, from the return on. */
+void device_on_lost(struct device *device, void (*lost)(void *context), void *context);
 bool device_is_lost(const struct device *device);
 /* The same the other way round, with the reason. */
 bool device_lives(const struct device *device, struct gpu_error *cause);

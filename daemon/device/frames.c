@@ -113,6 +113,10 @@ bool device_submit(struct device_program *program, unsigned slot, const struct g
   return true;
 }
 
+void device_abandon_slot(struct device_program *program, unsigned slot, const struct gpu_error *reason) {
+  device_abandon(part_of(program, slot)->device, reason);
+}
+
 static const struct program_result *result_of(struct device_program *program, unsigned slot) {
   return &part_of(program, slot)->page->results[slot_of(program, slot)];
 }

@@ -58,7 +58,7 @@ struct process *process_adopt(const struct process_left *left, int control, int 
                                 ? process_new(take_up, &now, &error)
                                 : NULL;
   if (process && !process_tell_within(process, WORKER_RESET, RESET_S, &error)) {
-    process_kill(process, error.text);
+    process_kill(process, &error);
     process = process_release(process);
   }
   return process;

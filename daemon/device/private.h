@@ -20,8 +20,10 @@ struct device_arena {
 };
 
 struct device {
-  struct process *process;     /* NULL: it is several that are joined. Others than who replaces it hold it: see device_hold() */
-  _Atomic bool lost;           /* the worker is, or is about to be; lanes go by this */
+  struct process *process; /* NULL: it is several that are joined. Others than who replaces it hold it: see device_hold() */
+  _Atomic bool lost;       /* the worker is, or is about to be; lanes go by this */
+  void (*on_lost)(void *context); /* with `lock` */
+  void *on_lost_context;
   _Atomic unsigned generation; /* counts the workers that it had */
   bool hurries;
   struct device_setup setup;

@@ -95,10 +95,8 @@ static void send_signal(struct process *process, int number) {
   pthread_mutex_unlock(&process->lock);
 }
 
-void process_kill(struct process *process, const char *reason) {
-  struct gpu_error error = {.stage = -1};
-  snprintf(error.text, sizeof error.text, "%s", reason);
-  die(process, &error);
+void process_kill(struct process *process, const struct gpu_error *reason) {
+  die(process, reason);
   send_signal(process, SIGKILL);
 }
 

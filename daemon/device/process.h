@@ -45,7 +45,7 @@ bool process_is_stopped(const struct process *process);
 /* Waits until it has ended, which it is about to. */
 void process_await_end(struct process *process);
 /* Ends it at once, for that reason unless there is one already. Any thread; never blocks. */
-void process_kill(struct process *process, const char *reason);
+void process_kill(struct process *process, const struct gpu_error *reason);
 /* Who is told, by the watching thread, that it is lost; before it can be. */
 typedef void process_lost(void *context);
 void process_on_lost(struct process *process, process_lost *lost, void *context);

@@ -42,7 +42,7 @@ bool device_replace(struct device *device, struct gpu_error *error) {
     taken = take_up(device, process, old, standby != NULL, error);
   }
   if (process && !taken) {
-    process_kill(process, error->text);
+    process_kill(process, error);
   }
   if (taken) {
     device_calm(device);

@@ -87,14 +87,7 @@ static bool is_overtaken(const struct flow *flow, const struct slot *slot) {
 bool completion_turn(struct flow *flow) {
   bool moved = false;
   struct slot *slot = slot_oldest(&flow->ring, SLOT_RUNNING);
-  while (slot && !flow->device_dead && !is_overtaken(flow, slot)) {
-    enum gpu_progress state = device_ask(flow->program, slot->index, &flow->device_error);
-    if (state == GPU_DEAD) {
-      flow_lose_device(flow, slot);
-    }
-    if (state != GPU_DONE) {
-      break;
-    }
+  while (slot && !is_overtaken(flow, slot) && device_ask(flow->program, slot->index, NULL) == GPU_DONE) {
     complete(flow, slot, clock_now());
     moved = true;
     slot = slot_oldest(&flow->ring, SLOT_RUNNING);
@@ -102,42 +95,25 @@ bool completion_turn(struct flow *flow) {
   return moved;
 }
 
-static void report_hang(struct flow *flow, const struct slot *slot, const char *what, int64_t waited_ns) {
-  flow_lose_device(flow, slot);
-  flow->device_error = (struct gpu_error){.stage = -1};
-  snprintf(flow->device_error.text, sizeof flow->device_error.text, "%s for %.3g s: a kernel hangs", what,
-           (double)waited_ns / 1e9);
-  snprintf(flow->device_error.remedy, sizeof flow->device_error.remedy,
-           "if the stages may really take that long, raise gpu.timeout");
+static void end_hanging_worker(const struct flow *flow, const struct slot *slot, const char *what, int64_t waited_ns) {
+  struct gpu_error error = {.stage = -1, .remedy = "if the stages may really take that long, raise gpu.timeout"};
+  snprintf(error.text, sizeof error.text, "%s for %.3g s: a kernel hangs", what, (double)waited_ns / 1e9);
+  device_abandon_slot(flow->program, slot->index, &error);
 }
 
-bool completion_check(struct flow *flow, int64_t timeout_ns, int64_t now) {
+bool completion_check(const struct flow *flow, int64_t timeout_ns, int64_t now) {
   struct slot *slot = slot_oldest(&flow->ring, SLOT_RUNNING);
-  if (!slot || flow->device_dead) {
+  if (!slot) {
     return false;
   }
-  enum gpu_progress state = device_ask(flow->program, slot->index, &flow->device_error);
-  if (state == GPU_DEAD) {
-    flow_lose_device(flow, slot);
-    return false;
-  }
+  const enum gpu_progress state = device_ask(flow->program, slot->index, NULL);
   int64_t own = flow->account->now.last_completion;
   int64_t others = atomic_load_explicit(flow_device(flow, slot)->completion, memory_order_relaxed);
   int64_t last = others > own ? others : own;
   if (state == GPU_PENDING && now - last > timeout_ns) {
-    report_hang(flow, slot, "no completion", timeout_ns);
+    end_hanging_worker(flow, slot, "no completion", timeout_ns);
   } else if (state == GPU_PENDING && now - own > OTHERS_EXCUSE * timeout_ns) {
-    report_hang(flow, slot, "only others' completions", OTHERS_EXCUSE * timeout_ns);
+    end_hanging_worker(flow, slot, "only others' completions", OTHERS_EXCUSE * timeout_ns);
   }
   return state == GPU_DONE;
-}
-
-unsigned completion_fail(struct flow *flow, int64_t now) {
-  unsigned failed = 0;
-  for (struct slot *slot = slot_oldest(&flow->ring, SLOT_RUNNING); slot; slot = slot_oldest(&flow->ring, SLOT_RUNNING)) {
-    account_settle(flow->account, &slot->frame, FATE_GPU_FAULT, now);
-    slot_move(&flow->ring, slot, SLOT_FAILED);
-    failed++;
-  }
-  return failed;
 }

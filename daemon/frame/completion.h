@@ -12,9 +12,6 @@ bool completion_turn(struct flow *flow);
 
 /* Called ten times a second. Marks the device as failed in two cases: it completed nothing for `timeout_ns` while a frame ran,
  * or none of this session for several times as long. Returns true if the oldest frame is done and the lane must take a turn. */
-bool completion_check(struct flow *flow, int64_t timeout_ns, int64_t now);
-
-/* After device_dead: frames on the device get the fate `gpu_fault`. Returns their number. */
-unsigned completion_fail(struct flow *flow, int64_t now);
+bool completion_check(const struct flow *flow, int64_t timeout_ns, int64_t now);
 
 #endif

@@ -62,9 +62,7 @@ static void dispatch_submit(struct flow *flow, struct slot *slot, int64_t now) {
   }
   view->submitted++;
   histogram_record(&flow->account->steps[STEP_QUEUE], slot->frame.dispatched - slot->frame.complete);
-  if (!device_submit(flow->program, slot->index, &frame, &flow->device_error)) {
-    flow_lose_device(flow, slot); /* the worker may have got the frame all the same, so it counts as RUNNING */
-  }
+  flow->device_awaited = !device_submit(flow->program, slot->index, &frame, NULL); /* the frame is taken back with the others */
 }
 
 /* The dropped frame may be the first of its producer. Then stages reset their state with the next frame. */
@@ -96,8 +94,8 @@ bool dispatch_turn(struct flow *flow, int64_t now) {
   bool moved = false;
   flow->device_awaited = flow->device_awaited && !device_serves(flow->program);
   struct slot *slot;
-  while ((slot = slot_oldest(&flow->ring, SLOT_READY)) && flow_taken(flow) < flow->depth && !flow->device_dead &&
-         !flow->device_awaited && !flow->held_back) {
+  while ((slot = slot_oldest(&flow->ring, SLOT_READY)) && flow_taken(flow) < flow->depth && !flow->device_awaited &&
+         !flow->held_back) {
     if (dispatch_is_late(flow, &slot->frame, now)) {
       dispatch_drop(flow, slot, FATE_LATE, now);
     } else if (flow->retry && !is_admitted(flow, slot)) {

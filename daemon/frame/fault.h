@@ -1,5 +1,5 @@
 /*
- * The report of a device failure for operators: the error, who noticed it, and which frames were on the device. A CUDA error
+ * The report of a device failure for operators: the error, and which frames were on the device. A CUDA error
  * shows only at a later call, so nobody can tell which kernel caused it. The report therefore names all stages of the chain and
  * all frames on the device.
  */
@@ -16,9 +16,8 @@ enum { FAULT_LIST = 256, FAULT_TEXT = 1024 };
 
 struct fault {
   unsigned device;      /* NO_DEVICE: unknown */
-  const char *pipeline; /* pipeline of the session that noticed it; NULL: the daemon's own check did */
+  const char *pipeline; /* of the session with the oldest frame on the device; NULL: no frame was there */
   struct gpu_error error;
-  unsigned generation;         /* generation of the device's worker */
   unsigned frames;             /* frames of that session on the device */
   uint64_t epoch, first, last; /* epoch and number of the first frame, number of the last */
   char stages[FAULT_LIST];     /* "convert, motion": stages of its chain */

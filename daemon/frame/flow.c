@@ -121,8 +121,3 @@ unsigned flow_in_flight(const struct flow *flow) {
 bool flow_is_on(const struct flow *flow, const struct slot *slot, unsigned number) {
   return number == NO_DEVICE || flow_device(flow, slot)->number == number;
 }
-
-void flow_lose_device(struct flow *flow, const struct slot *slot) {
-  flow->device_dead = true;
-  flow->lost = flow_device(flow, slot)->number;
-}

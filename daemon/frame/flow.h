@@ -58,11 +58,8 @@ struct flow {
   bool spin;            /* completion: spin or persistent */
   bool awaits_answers;  /* with completion: spin, a turn waits a moment for a client's next frame before it polls the device */
   bool restart_pending; /* the first frame of a producer was dropped, so the next one must reset the stages */
-  bool device_dead;     /* the device failed: its frames wait until it has another worker */
-  bool device_awaited;  /* READY frames wait for that worker */
-  unsigned lost;        /* number of the failed device */
-  struct gpu_error device_error;
-  bool refused;                    /* a stage rejected a frame, which is not reported yet */
+  bool device_awaited;  /* the device lost its worker: READY frames wait for the next one */
+  bool refused;         /* a stage rejected a frame, which is not reported yet */
   struct frame_name refused_frame; /* the rejected frame */
   char refusal[STAGE_TEXT];        /* the reason */
   unsigned offered_producer;       /* producer of the last offered result; 0: none was offered */
@@ -82,9 +79,6 @@ static inline const struct flow_device *flow_device(const struct flow *flow, con
 }
 
 bool flow_is_on(const struct flow *flow, const struct slot *slot, unsigned number); /* NO_DEVICE matches any */
-
-/* Marks the device of the slot as failed. */
-void flow_lose_device(struct flow *flow, const struct slot *slot);
 
 /* Maximum number of slots past READY. Frames wait before the device, where they can still be dropped. */
 unsigned flow_depth(enum config_overload overload, unsigned slots, bool has_deadline);

@@ -17,7 +17,7 @@
   X(NEWEST, "newest", "no slot was free when it came (overload: drop-newest)")                                                 \
   X(LATE, "late", "older than the deadline when its turn on the device came")                                                  \
   X(INVALID, "invalid", "truncated or malformed, or no input for its model")                                                   \
-  X(GPU_FAULT, "gpu_fault", "the device failed with it, twice alone or for good")                                              \
+  X(GPU_FAULT, "gpu_fault", "its worker failed twice while it ran alone")                                                      \
   X(CLIENT_GONE, "client_gone", "the client that would get the reply left")                                                    \
   X(UNREAD, "unread", "no reader took it")                                                                                     \
   X(SINK_ERROR, "sink_error", "the file could not be written")                                                                 \

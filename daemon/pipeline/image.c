@@ -26,6 +26,17 @@ unsigned pipeline_suspect(struct pipeline *pipeline, unsigned device, bool faile
   return running;
 }
 
+const struct session *pipeline_oldest_on(const struct pipeline *pipeline, unsigned device, int64_t *since) {
+  const struct session *found = NULL;
+  for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
+    const struct session *session = inputs_session(pipeline->inputs, i);
+    const int64_t oldest = session_oldest_on(session, device);
+    found = oldest < *since ? session : found;
+    *since = oldest < *since ? oldest : *since;
+  }
+  return found;
+}
+
 bool pipeline_rewind(struct pipeline *pipeline, unsigned device, struct failure *failure) {
   bool rewound = true;
   pipeline->just_quarantined = 0;

@@ -98,7 +98,6 @@ void inputs_on_event(struct inputs *inputs, const struct session_event *event) {
     producer->changing = false;
     break;
   case SESSION_HELD:
-  case SESSION_GPU_FAULT:
     break;
   }
 }

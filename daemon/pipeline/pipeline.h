@@ -41,14 +41,13 @@ struct pipeline;
 /* -- life ----------------------------------------------------------------------------------------------------- */
 
 enum pipeline_event {
-  PIPELINE_QUIET,    /* after pipeline_quiesce(): no frame is in flight */
-  PIPELINE_GONE,     /* after pipeline_stop(): it may be released */
-  PIPELINE_ENDED,    /* see pipeline_has_ended() */
-  PIPELINE_RESTAGED, /* after pipeline_restage(): frames run through the new stages */
-  PIPELINE_GPU_FAULT /* its device failed; `fault` has the details, and is NULL for other events */
+  PIPELINE_QUIET,   /* after pipeline_quiesce(): no frame is in flight */
+  PIPELINE_GONE,    /* after pipeline_stop(): it may be released */
+  PIPELINE_ENDED,   /* see pipeline_has_ended() */
+  PIPELINE_RESTAGED /* after pipeline_restage(): frames run through the new stages */
 };
 
-typedef void pipeline_listener(void *context, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault);
+typedef void pipeline_listener(void *context, struct pipeline *pipeline, enum pipeline_event event);
 
 struct pipeline_setup {
   uv_loop_t *loop;
@@ -141,6 +140,9 @@ void pipeline_end_restage(struct pipeline *pipeline);
 
 /* Marks its frames on the device and returns their number: see session_suspect(). */
 unsigned pipeline_suspect(struct pipeline *pipeline, unsigned device, bool failed, bool alone);
+/* The session that has the oldest frame on that device, if the frame was there before `since`, which is set to its time; NULL.
+ */
+const struct session *pipeline_oldest_on(const struct pipeline *pipeline, unsigned device, int64_t *since);
 /* Calls session_rewind() for its sessions, while lanes are parked. */
 bool pipeline_rewind(struct pipeline *pipeline, unsigned device, struct failure *failure);
 /* After that, when lanes run: logs the dropped frames, and fails the pipeline if there were too many. */

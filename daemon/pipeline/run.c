@@ -271,8 +271,8 @@ void pipeline_stop(struct pipeline *pipeline) {
 
 /* -- events ------------------------------------------------------------------------------------------------------ */
 
-static void pipeline_notify(struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
-  pipeline->setup.listener(pipeline->setup.context, pipeline, event, fault);
+static void pipeline_notify(struct pipeline *pipeline, enum pipeline_event event) {
+  pipeline->setup.listener(pipeline->setup.context, pipeline, event);
 }
 
 json_t *pipeline_state_document(const struct pipeline *pipeline) {
@@ -306,7 +306,7 @@ static void on_idle(struct pipeline *pipeline) {
   } else if (pipeline->state == PIPELINE_STOPPING && pipeline->for_good) {
     pipeline_stop(pipeline);
   } else if (pipeline->state == PIPELINE_STOPPING && !pipeline->cut) {
-    pipeline_notify(pipeline, PIPELINE_QUIET, NULL);
+    pipeline_notify(pipeline, PIPELINE_QUIET);
   }
 }
 
@@ -322,7 +322,7 @@ void pipeline_log_account(struct pipeline *pipeline) {
 static void become_stopped(struct pipeline *pipeline) {
   pipeline_move(pipeline, HAPPENS_END);
   pipeline_log_account(pipeline);
-  pipeline_notify(pipeline, PIPELINE_GONE, NULL);
+  pipeline_notify(pipeline, PIPELINE_GONE);
 }
 
 static void stop_outputs(struct pipeline *pipeline) {
@@ -365,7 +365,7 @@ void pipeline_on_record_event(void *context, const struct sink_event *event) {
 
 static void on_ended(struct pipeline *pipeline) {
   if (pipeline->state != PIPELINE_STOPPING) {
-    pipeline_notify(pipeline, PIPELINE_ENDED, NULL);
+    pipeline_notify(pipeline, PIPELINE_ENDED);
   } else if (pipeline->for_good && pipeline_sink_has_ended(pipeline)) {
     pipeline_stop(pipeline); /* its sink has ended, so nobody will take the frames in flight */
   }
@@ -398,11 +398,8 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
     if (inputs_changed(pipeline->inputs)) {
       pipeline_on_changed(pipeline);
       pipeline_forget_readings(pipeline); /* they belong to the old stages */
-      pipeline_notify(pipeline, PIPELINE_RESTAGED, NULL);
+      pipeline_notify(pipeline, PIPELINE_RESTAGED);
     }
-    break;
-  case SESSION_GPU_FAULT:
-    pipeline_notify(pipeline, PIPELINE_GPU_FAULT, event->fault);
     break;
   }
 }

@@ -171,13 +171,11 @@ static void checkup_tend(struct server *server, unsigned index, const struct hea
   const int64_t silent = moment->now - checkup_later(checkup_later(device.completed, device.probed), server->checkup->awake);
   atomic_store_explicit(engine_slowest(server->engine, device.number), device.work.alone, memory_order_relaxed);
   if (device.work.frames == 0 && silent > patience) {
-    struct fault fault;
-    char text[GPU_TEXT];
-    snprintf(text, sizeof text, "no canary has come back from device %u for %.3g s: it hangs, or its worker stands still",
-             device.number, (double)silent / (double)NS_PER_S);
-    fault_of_device(&fault, device.number, text);
-    device_abandon(engine_device(server->engine, device.number), text); /* only a device that is lost gets another worker */
-    server->report(server, SERVER_FAULT, &(struct server_cause){.fault = &fault});
+    struct gpu_error error = {.stage = -1};
+    snprintf(error.text, sizeof error.text,
+             "no canary has come back from device %u for %.3g s: it hangs, or its worker stands still", device.number,
+             (double)silent / (double)NS_PER_S);
+    device_abandon(engine_device(server->engine, device.number), &error);
   }
 }
 

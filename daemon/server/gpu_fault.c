@@ -21,7 +21,9 @@
 #define SHORTEST  NS_PER_S
 #define LONGEST   (60 * NS_PER_S)
 
-struct recovery { /* of a device */
+struct recovery {      /* of a device */
+  struct message lost; /* from the thread that watches its worker */
+  atomic_bool is_posted;
   struct server *server;
   unsigned number;
   bool is_under_way; /* from its fault until it has another worker */
@@ -51,6 +53,29 @@ static struct recovery *find_recovery(const struct server *server, unsigned devi
 
 /* -- another worker ---------------------------------------------------------------------------------------------------- */
 
+/* Names the session whose frame is there longest, which is the one that hangs if one does, and counts the frames of others. */
+static void describe_frames(struct recovery *recovery) {
+  const struct server *server = recovery->server;
+  struct fault *fault = &recovery->fault;
+  const struct session *oldest = NULL;
+  int64_t since = INT64_MAX;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    const struct session *session = pipeline_oldest_on(server->pipelines[i], fault->device, &since);
+    oldest = session ? session : oldest;
+  }
+  if (oldest) {
+    session_describe(oldest, fault);
+  }
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    const char *name = pipeline_config(server->pipelines[i])->name;
+    const uint64_t named = fault->pipeline && strcmp(fault->pipeline, name) == 0 ? fault->frames : 0;
+    const uint64_t frames = pipeline_suspect(server->pipelines[i], fault->device, false, false);
+    if (frames > named) {
+      fault_add_others(fault, frames - named, name);
+    }
+  }
+}
+
 /* Takes back the frames that were on the device, while lanes stand still. False: they cannot yet. */
 static bool rewind_frames(struct recovery *recovery) {
   struct server *server = recovery->server;
@@ -60,6 +85,7 @@ static bool rewind_frames(struct recovery *recovery) {
   struct failure failure;
   bool rewound = engine_park(server->engine, &patience);
   if (rewound) {
+    describe_frames(recovery);
     if (!recovery->is_planned && server_suspect(server, device, true, false) == 1) {
       server_suspect(server, device, true, true);
     }
@@ -68,14 +94,21 @@ static bool rewind_frames(struct recovery *recovery) {
       rewound = pipeline_rewind(server->pipelines[i], device, &failure);
     }
   }
-  engine_unpark(server->engine);
-  for (unsigned i = 0; i < server->pipeline_count && rewound; i++) {
-    pipeline_finish_rewind(server->pipelines[i]);
+  for (struct hanging *hanging = server->hanging; hanging && rewound; hanging = hanging->next) {
+    rewound = pipeline_rewind(hanging->pipeline, device, &failure);
   }
+  engine_unpark(server->engine);
   return rewound;
 }
 
 static void try_rewind(struct recovery *recovery) { recovery->is_rewound = recovery->is_rewound || rewind_frames(recovery); }
+
+/* After the log has the fault. */
+static void finish_rewind(const struct recovery *recovery) {
+  for (unsigned i = 0; i < recovery->server->pipeline_count && recovery->is_rewound; i++) {
+    pipeline_finish_rewind(recovery->server->pipelines[i]);
+  }
+}
 
 /* What comes now finds the device lost still, or has the generation of the worker before. */
 static void replace(void *context) {
@@ -88,8 +121,11 @@ static void on_replaced(void *context);
 static void start_worker(void *context) {
   struct recovery *recovery = context;
   struct server *server = recovery->server;
-  exec_reserve(0); /* another worker needs descriptors even if clients have all others */
-  try_rewind(recovery);
+  exec_reserve(0);             /* another worker needs descriptors even if clients have all others */
+  if (!recovery->is_rewound) { /* the lanes could not be parked before */
+    try_rewind(recovery);
+    finish_rewind(recovery);
+  }
   recovery->works = recovery->is_rewound && loop_job(&server->loop, replace, on_replaced, recovery);
   if (!recovery->works) {
     exec_reserve(EXEC_RESERVE);
@@ -106,7 +142,6 @@ static void wait_longer(struct recovery *recovery) {
            "another one is started in %lld s, since that was more than %u times in a minute (gpu.faults)",
            (long long)(recovery->pause / NS_PER_S), limit);
   fault_log(&recovery->fault, outcome);
-  try_rewind(recovery);
   loop_timer_start(recovery->timer, (uint64_t)(recovery->pause / NS_PER_MS), 0);
 }
 
@@ -117,23 +152,21 @@ static bool move_off(struct recovery *recovery, const char *why) {
       engine_can_spare(server->engine, server->config, recovery->number, NULL) && server_move_off(server, recovery->number);
   if (recovery->moves) {
     fault_log(&recovery->fault, "its sessions move to other devices");
-    try_rewind(recovery);
     engine_leave_broken_out(server->engine, recovery->number, why, recovery->fault.error.remedy);
     memset(server->history.faults, 0, sizeof server->history.faults);
   }
   return recovery->moves;
 }
 
-/* By the configuration in force, which a reload that was under way may have brought. `starts`: the worker failed at its start.
+/* By the configuration in force, which a reload that was under way may have brought. `is_known`: it is a suspected
+ * frame's fault. `starts`: the worker failed at its start.
  */
-static void judge_fault(struct recovery *recovery, bool starts) {
+static void judge_fault(struct recovery *recovery, bool is_known, bool starts) {
   struct server *server = recovery->server;
   const struct gpu_error *error = &recovery->fault.error;
   const unsigned limit = server->config->gpu.faults;
   const int64_t now = clock_now();
   char why[ENGINE_TEXT];
-  recovery->is_planned = false;
-  const bool is_known = !starts && retry_is_on(engine_retry(server->engine)); /* it is the suspected frame's fault */
   const bool is_too_much = limit == 0 || (!is_known && history_is_too_fast(&server->history, limit, now));
   if (!is_known) {
     history_note_fault(&server->history, now);
@@ -183,62 +216,62 @@ static void on_replaced(void *context) {
   } else {
     fault_of_device(&recovery->fault, recovery->number, recovery->error.text);
     recovery->fault.error = recovery->error;
-    judge_fault(recovery, true);
+    judge_fault(recovery, false, true);
   }
 }
 
 /* -- faults ----------------------------------------------------------------------------------------------------------- */
 
-/* Adds the frames that pipelines other than the one that saw the fault have on the device, as far as their lanes have said. */
-static void add_others(const struct server *server, struct fault *fault) {
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
-    const struct config_pipeline *config = pipeline_config(server->pipelines[i]);
-    struct health_work work;
-    pipeline_work(server->pipelines[i], fault->device, &work);
-    uint64_t told = fault->pipeline && strcmp(fault->pipeline, config->name) == 0 ? fault->frames : 0;
-    if (work.frames > told) {
-      fault_add_others(fault, work.frames - told, config->name);
-    }
-  }
-}
-
-/* It tells of a worker that has been replaced. */
-static bool is_stale(const struct server *server, const struct fault *fault) {
-  const struct device *device = engine_device(server->engine, fault->device);
-  return fault->pipeline ? fault->generation != device_generation(device) : !device_is_lost(device);
-}
-
-static void begin_recovery(struct recovery *recovery, const struct fault *fault) {
-  struct server *server = recovery->server;
+static void begin_recovery(struct recovery *recovery, const struct gpu_error *error) {
+  struct fault *fault = &recovery->fault;
   const int64_t now = clock_now();
   char text[FAULT_TEXT];
   recovery->is_under_way = true;
   recovery->is_rewound = recovery->waits = recovery->moves = false;
   recovery->since = now;
   recovery->pause = now - recovery->back < LONGEST ? recovery->pause : 0;
-  recovery->fault = *fault;
-  add_others(server, &recovery->fault);
+  *fault = (struct fault){.device = recovery->number, .error = *error};
+  device_abandon(engine_device(recovery->server->engine, recovery->number), error);
+  try_rewind(recovery);
   snprintf(recovery->sentence, sizeof recovery->sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "",
-           fault->pipeline ? ": " : "", fault_describe(&recovery->fault, text));
-  snprintf(recovery->reason, sizeof recovery->reason, "%s", fault->error.text);
-  device_abandon(engine_device(server->engine, recovery->number), fault->error.text);
+           fault->pipeline ? ": " : "", fault_describe(fault, text));
+  snprintf(recovery->reason, sizeof recovery->reason, "%s", error->text);
 }
 
 void server_fault(struct server *server, const struct server_cause *cause) {
-  const struct fault *fault = cause->fault;
-  struct recovery *recovery = find_recovery(server, fault->device);
-  if (recovery && !recovery->is_under_way && !server->handing_over && !is_stale(server, fault)) {
-    begin_recovery(recovery, fault);
-    judge_fault(recovery, false);
+  (void)cause;
+  for (unsigned i = 0; i < server->recovery_count && !server->handing_over; i++) {
+    struct recovery *recovery = &server->recoveries[i];
+    struct gpu_error error;
+    if (!recovery->is_under_way && !device_lives(engine_device(server->engine, recovery->number), &error)) {
+      const bool is_known = retry_is_on(engine_retry(server->engine));
+      recovery->is_planned = false;
+      begin_recovery(recovery, &error);
+      judge_fault(recovery, is_known, false);
+      finish_rewind(recovery);
+    }
+  }
+}
+
+static void run_lost(struct message *message) {
+  struct recovery *recovery = (struct recovery *)message;
+  atomic_store(&recovery->is_posted, false);
+  recovery->server->report(recovery->server, SERVER_FAULT, NULL);
+}
+
+static void on_lost(void *context) {
+  struct recovery *recovery = context;
+  if (!atomic_exchange(&recovery->is_posted, true)) {
+    mailbox_post(&recovery->server->control, &recovery->lost);
   }
 }
 
 void server_renew_worker(struct server *server, unsigned device) {
   struct recovery *recovery = find_recovery(server, device);
-  struct fault fault;
-  fault_of_device(&fault, device, "another framed-worker is installed");
-  begin_recovery(recovery, &fault);
+  static const struct gpu_error reason = {.stage = -1, .text = "another framed-worker is installed"};
   recovery->is_planned = true;
+  begin_recovery(recovery, &reason);
+  finish_rewind(recovery);
   start_worker(recovery);
 }
 
@@ -280,18 +313,21 @@ bool recoveries_open(struct server *server) {
   server->recoveries = calloc(count, sizeof *server->recoveries);
   for (; server->recoveries && server->recovery_count < count; server->recovery_count++) {
     struct recovery *recovery = &server->recoveries[server->recovery_count];
-    *recovery = (struct recovery){.server = server,
+    *recovery = (struct recovery){.lost.run = run_lost,
+                                  .server = server,
                                   .number = engine_device_number(server->engine, server->recovery_count),
                                   .timer = loop_timer_new(&server->loop, start_worker, recovery)};
     if (!recovery->timer) {
       return false;
     }
+    device_on_lost(engine_device(server->engine, recovery->number), on_lost, recovery);
   }
   return server->recoveries != NULL;
 }
 
 void recoveries_stop(struct server *server) {
   for (unsigned i = 0; i < server->recovery_count; i++) {
+    device_on_lost(engine_device(server->engine, server->recoveries[i].number), NULL, NULL);
     server->recoveries[i].timer = loop_timer_close(server->recoveries[i].timer);
   }
 }

@@ -163,14 +163,14 @@ static bool handover_park(struct server *server, enum history_cause cause, int64
 }
 
 /* Where another image takes over, it finds out by itself what pipelines tell meanwhile. */
-void server_hear_later(struct server *server, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
+void server_hear_later(struct server *server, struct pipeline *pipeline, enum pipeline_event event) {
   struct unheard **end = &server->unheard;
   while (*end) {
     end = &(*end)->next;
   }
   *end = calloc(1, sizeof **end);
   if (*end) {
-    **end = (struct unheard){.pipeline = pipeline, .event = event, .fault = fault};
+    **end = (struct unheard){.pipeline = pipeline, .event = event};
   }
 }
 
@@ -179,9 +179,10 @@ static void handover_hear(struct server *server) {
   while (server->unheard) {
     struct unheard *first = server->unheard;
     server->unheard = first->next;
-    server->on_pipeline(server, first->pipeline, first->event, first->fault);
+    server->on_pipeline(server, first->pipeline, first->event);
     free(first);
   }
+  server->report(server, SERVER_FAULT, NULL); /* of workers that were lost meanwhile */
 }
 
 /* Lanes stand still. */

@@ -107,7 +107,7 @@ bool server_on_hanging(struct server *server, const struct pipeline *pipeline, e
   while (hanging && hanging->pipeline != pipeline) {
     hanging = hanging->next;
   }
-  if (!hanging || event == PIPELINE_GPU_FAULT) {
+  if (!hanging) {
     return false;
   }
   if (event == PIPELINE_GONE && !loop_job(&server->loop, release, on_released, hanging)) {

@@ -309,19 +309,18 @@ static void end_if_gone(struct server *server, const struct server_cause *cause)
   }
 }
 
-static void on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
+static void on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_event event) {
   static const enum server_event events[] = {[PIPELINE_QUIET] = SERVER_PIPELINE_QUIET,
                                              [PIPELINE_GONE] = SERVER_PIPELINE_GONE,
                                              [PIPELINE_ENDED] = SERVER_PIPELINE_ENDED,
-                                             [PIPELINE_RESTAGED] = SERVER_PIPELINE_RESTAGED,
-                                             [PIPELINE_GPU_FAULT] = SERVER_FAULT};
+                                             [PIPELINE_RESTAGED] = SERVER_PIPELINE_RESTAGED};
   struct server *server = context;
   if (server->handing_over) {
-    server_hear_later(server, pipeline, event, fault);
+    server_hear_later(server, pipeline, event);
   } else if (server_on_hanging(server, pipeline, event)) {
     return;
   } else {
-    server->report(server, events[event], &(struct server_cause){.pipeline = pipeline, .event = event, .fault = fault});
+    server->report(server, events[event], &(struct server_cause){.pipeline = pipeline, .event = event});
   }
 }
 

@@ -45,7 +45,7 @@ enum server_event {
   SERVER_PIPELINE_GONE,     /* as for PIPELINE_GONE */
   SERVER_PIPELINE_ENDED,    /* PIPELINE_ENDED */
   SERVER_PIPELINE_RESTAGED, /* and PIPELINE_RESTAGED */
-  SERVER_FAULT,             /* a device has lost its worker; with `fault` */
+  SERVER_FAULT,             /* a device has lost its worker */
   SERVER_EVENTS
 };
 
@@ -53,7 +53,6 @@ enum server_event {
 struct server_cause {
   const char *why;
   const struct failure *failure;
-  const struct fault *fault;
   struct pipeline *pipeline;
   enum pipeline_event event;
 };
@@ -71,7 +70,6 @@ struct unheard {
   struct unheard *next; /* told later */
   struct pipeline *pipeline;
   enum pipeline_event event;
-  const struct fault *fault; /* its text lies in a session, which stays as long as the lanes stand still */
 };
 
 /* A command that came while a reload exchanges pipelines. A command that was answered must outlive a process that is killed
@@ -196,7 +194,7 @@ void signals_close(struct server *server); /* idempotent */
 bool recoveries_open(struct server *server);
 void recoveries_stop(struct server *server); /* idempotent */
 void recoveries_free(struct server *server); /* after the loop */
-/* A device has lost its worker. */
+/* Devices that have lost their worker get another one. */
 void server_fault(struct server *server, const struct server_cause *cause);
 /* Replaces a sound worker, because another program than the one it executes was installed. */
 void server_renew_worker(struct server *server, unsigned device);
@@ -298,7 +296,7 @@ bool server_may_hand_over(const struct server *server, struct failure *failure);
 void server_hand_over(struct server *server, enum history_cause cause, const char *text, const char *program,
                       struct failure *failure);
 /* What a pipeline tells while `handing_over` is heard later, if this process stays. */
-void server_hear_later(struct server *server, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault);
+void server_hear_later(struct server *server, struct pipeline *pipeline, enum pipeline_event event);
 /* Tells the service manager's fd store all that the next process should know if this one is killed, once all of it can be said.
  */
 void server_note(struct server *server);

@@ -55,7 +55,9 @@ bool single_run(struct single *single, bool restart, struct failure *failure) {
   }
   for (int64_t waited = 0; (progress = device_ask(single->program, 0, &error)) == GPU_PENDING; waited += nap_ns) {
     if (single->config->gpu.timeout_ns > 0 && waited > single->config->gpu.timeout_ns) {
-      device_abandon(single->device, "the frame does not finish within gpu.timeout: a stage hangs, or takes longer than that");
+      static const struct gpu_error reason = {
+          .stage = -1, .text = "the frame does not finish within gpu.timeout: a stage hangs, or takes longer than that"};
+      device_abandon(single->device, &reason);
     }
     nanosleep(&nap, NULL);
   }

@@ -49,17 +49,6 @@ static void on_attended(void *context) {
   free(attending);
 }
 
-/* No frame need be there to tell of it. */
-static void report_lost(struct server *server) {
-  for (unsigned i = 0; i < engine_devices(server->engine); i++) {
-    const unsigned number = engine_device_number(server->engine, i);
-    struct fault fault = {.device = number};
-    if (!device_lives(engine_device(server->engine, number), &fault.error)) {
-      server->report(server, SERVER_FAULT, &(struct server_cause){.fault = &fault});
-    }
-  }
-}
-
 /* One at a time. */
 static void renew_a_worker(struct server *server) {
   for (unsigned i = 0; i < engine_devices(server->engine) && !recoveries_are_at_work(server); i++) {
@@ -71,7 +60,7 @@ static void renew_a_worker(struct server *server) {
 }
 
 static void attend_devices(struct server *server) {
-  report_lost(server);
+  server->report(server, SERVER_FAULT, NULL); /* should one have been lost before anybody listened */
   bool may = server->phase == SERVER_RUNNING && !server->reload && !server->attending && !recoveries_are_at_work(server);
   if (may) {
     renew_a_worker(server);

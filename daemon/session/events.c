@@ -30,34 +30,11 @@ static void fill_foreign(struct session *session, struct session_event *event) {
   snprintf(event->text, sizeof event->text, "%s", stranger_names[session->receive.foreign]);
 }
 
-/* Names the frames on the failed device. */
-static void fill_fault(struct session *session, struct session_event *event) {
-  const struct flow *flow = &session->flow;
-  const char *stage;
-  struct fault *fault = &session->fault;
-  *fault = (struct fault){.device = flow->lost, .pipeline = session->setup.config->name, .error = flow->device_error};
-  for (unsigned i = 0; i < flow->device_count; i++) {
-    const struct flow_device *device = &flow->devices[i];
-    fault->generation = device->number == fault->device ? device_generation(device->device) : fault->generation;
-  }
-  for (unsigned i = 0; i < slot_count(&flow->ring, SLOT_RUNNING); i++) {
-    const struct slot *slot = slot_at(&flow->ring, SLOT_RUNNING, i);
-    if (flow_is_on(flow, slot, fault->device)) {
-      fault->epoch = fault->frames == 0 ? slot->frame.epoch : fault->epoch;
-      fault->first = fault->frames == 0 ? slot->frame.sequence : fault->first;
-      fault->last = slot->frame.sequence;
-      fault->frames++;
-    }
-  }
-  for (unsigned i = 0; (stage = device_chain_stage(session->stages[flow->stages % 2].chain, i)); i++) {
-    fault_add_stage(fault, stage);
-  }
-  event->fault = fault;
-}
-
 static void (*const fills[SESSION_EVENT_KINDS])(struct session *session, struct session_event *event) = {
-    [SESSION_DETACHED] = fill_detached, [SESSION_IDLE] = fill_idle,       [SESSION_REFUSED] = fill_refused,
-    [SESSION_FOREIGN] = fill_foreign,   [SESSION_GPU_FAULT] = fill_fault,
+    [SESSION_DETACHED] = fill_detached,
+    [SESSION_IDLE] = fill_idle,
+    [SESSION_REFUSED] = fill_refused,
+    [SESSION_FOREIGN] = fill_foreign,
 };
 
 /* -- sending --------------------------------------------------------------------------------------------------------------- */
@@ -66,11 +43,6 @@ static void event_deliver(struct message *message) {
   /* the receiver may free the session in which the notice is embedded */
   struct session_event event = ((struct notice *)message)->event;
   struct session *session = event.session;
-  struct fault fault;
-  if (event.fault) { /* once the bit is cleared, the session may overwrite its fault */
-    fault = *event.fault;
-    event.fault = &fault;
-  }
   atomic_fetch_and(&session->posted, ~(1U << event.kind));
   if (event.kind == SESSION_IDLE && event.hold != atomic_load(&session->hold_wanted)) {
     return; /* it was resumed since, so it is no longer idle */

@@ -189,7 +189,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
     return setup->left ? NULL : session_free(session);
   }
   session->account.now.waiting = WAITING_FOR_PRODUCER;
-  session->unreported = 1U << SESSION_NOT_READ | 1U << SESSION_FOREIGN | 1U << SESSION_GPU_FAULT;
+  session->unreported = 1U << SESSION_NOT_READ | 1U << SESSION_FOREIGN;
   session->setup.left = NULL;
   if ((setup->left && !session_adopt(session, setup->left, setup->left_memory, failure)) ||
       !session_take_memory(session, failure)) {

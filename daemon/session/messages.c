@@ -124,7 +124,7 @@ static void run_hold(struct message *message) {
   struct session *session = ordered(message);
   atomic_store(&session->hold_posted, false);
   unsigned hold = atomic_load(&session->hold_wanted);
-  session->receive.held = hold != 0 || session->stopping || session->flow.device_dead;
+  session->receive.held = hold != 0 || session->stopping;
   session->unreported = (session->unreported & ~(1U << SESSION_IDLE)) | (hold != 0 ? 1U << SESSION_IDLE : 0);
   session->flow.active = clock_now();
   atomic_store(&session->hold, hold);

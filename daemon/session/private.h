@@ -59,7 +59,6 @@ struct session {
   bool acknowledges;     /* the producer asked for acknowledgements */
   uint64_t acknowledged; /* number of frames acknowledged so far */
   bool stopping;
-  struct fault fault; /* filled in when it is reported */
   /* In its rounds, which find returned slots of a sink on this lane without being woken. */
   bool looks;
   int64_t ticked;

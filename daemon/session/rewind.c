@@ -19,6 +19,34 @@ unsigned session_suspect(struct session *session, unsigned device, bool failed, 
   return running;
 }
 
+int64_t session_oldest_on(const struct session *session, unsigned device) {
+  const struct flow *flow = &session->flow;
+  int64_t oldest = INT64_MAX;
+  for (unsigned i = 0; i < slot_count(&flow->ring, SLOT_RUNNING); i++) {
+    const struct slot *slot = slot_at(&flow->ring, SLOT_RUNNING, i);
+    oldest = flow_is_on(flow, slot, device) && slot->frame.dispatched < oldest ? slot->frame.dispatched : oldest;
+  }
+  return oldest;
+}
+
+void session_describe(const struct session *session, struct fault *fault) {
+  const struct flow *flow = &session->flow;
+  const char *stage;
+  fault->pipeline = session->setup.config->name;
+  for (unsigned i = 0; i < slot_count(&flow->ring, SLOT_RUNNING); i++) {
+    const struct slot *slot = slot_at(&flow->ring, SLOT_RUNNING, i);
+    if (flow_is_on(flow, slot, fault->device)) {
+      fault->epoch = fault->frames == 0 ? slot->frame.epoch : fault->epoch;
+      fault->first = fault->frames == 0 ? slot->frame.sequence : fault->first;
+      fault->last = slot->frame.sequence;
+      fault->frames++;
+    }
+  }
+  for (unsigned i = 0; (stage = device_chain_stage(session->stages[flow->stages % 2].chain, i)); i++) {
+    fault_add_stage(fault, stage);
+  }
+}
+
 static void take_back_running(struct session *session, unsigned device) {
   struct flow *flow = &session->flow;
   struct session_view *view = &session->account.now;
@@ -48,12 +76,9 @@ bool session_rewind(struct session *session, unsigned device, struct failure *fa
   if (is_there) {
     take_back_running(session, device);
     device_program_spare(flow->program, session_spared(session));
-    flow->device_dead = false;
     flow->device_awaited = true;
     flow->restart_pending |= session->receive.sequence > 0; /* the stages kept their state in the lost worker */
     flow->retry = flow->devices[0].retry;
-    session->unreported |= 1U << SESSION_GPU_FAULT;
-    session->receive.held = atomic_load(&session->hold) != 0 || session->stopping;
     session->quarantined = flow_quarantine(flow, &session->last_quarantined);
   }
   return !flow->retry || retry_join(flow->retry, session->setup.lane, &flow->ring) ||

@@ -170,16 +170,6 @@ static bool turn_once(struct session *session, int64_t now) {
     completions_ring(&session->channel);
   }
   nvtx_end();
-  if (flow->device_dead && session_is_unreported(session, SESSION_GPU_FAULT)) {
-    session->receive.held = true;
-    session_report(session, SESSION_GPU_FAULT);
-  }
-  if (flow->held_back && flow->device_dead) { /* the fault was reported with the old stages, so the switch may follow */
-    session_take_stages(session);
-  }
-  if (flow->device_dead && session->stopping) {
-    completion_fail(flow, now);
-  }
   return moved;
 }
 
@@ -229,7 +219,7 @@ static bool keep_spinning(struct session *session, int64_t now) {
     return true;
   }
   const struct slot *oldest = slot_oldest(&flow->ring, SLOT_RUNNING);
-  return oldest && !flow->device_dead && device_await(flow->program, oldest->index); /* otherwise a worker wakes the lane */
+  return oldest && device_await(flow->program, oldest->index); /* otherwise a worker wakes the lane */
 }
 
 /* Takes rounds until nothing moves. Stops earlier if other sessions on the lane wait, or if the loop must look at other events.
@@ -320,7 +310,6 @@ void session_tick(struct runner *runner, int64_t now) {
   /* a client does not ring for completions that it consumed */
   owed |= session->shares && channel_has_unread(&session->channel);
   owed |= owes_acknowledgement(session) || keeps_producer_waiting(session, now);
-  owed |= session->flow.device_dead && session_is_unreported(session, SESSION_GPU_FAULT);
   if (owed || session_is_unreported(session, SESSION_IDLE)) {
     lane_schedule(&session->runner);
   }
@@ -335,7 +324,7 @@ int64_t session_asked(const struct session *session) {
 
 /* True if no slot that a client may see is in use. */
 static bool all_slots_free(const struct session *session) {
-  return slot_count(&session->flow.ring, SLOT_FREE) == session->flow.ring.count || session->flow.device_dead;
+  return slot_count(&session->flow.ring, SLOT_FREE) == session->flow.ring.count;
 }
 
 /* The producer has ended: returns its descriptor, with `reply` after its last result. With shared memory, frames do not outlive
@@ -349,7 +338,7 @@ static void finish_source(struct session *session) {
     return;
   }
   if (session->is_reply) {
-    if (flow_in_flight(&session->flow) > 0 && !session->stopping && !session->flow.device_dead) {
+    if (flow_in_flight(&session->flow) > 0 && !session->stopping) {
       return;
     }
     if (!session_detach_client(session)) {

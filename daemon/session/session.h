@@ -30,13 +30,12 @@ enum session_event_kind {
   SESSION_STOPPED,  /* session_stop() is done; session_free() may follow */
   /* reply: the client keeps sending, and read no result for SESSION_PATIENCE_S. Once for each producer. */
   SESSION_NOT_READ,
-  SESSION_REFUSED,  /* a stage rejected a frame, for the reason in `text`; of several at a time only one is reported */
-  SESSION_FOREIGN,  /* the producer's first frame begins like `text`; once for each producer */
-  SESSION_CHANGED,  /* session_change_stages() is done */
-  SESSION_GPU_FAULT /* the device failed; frames on it count as gpu_fault */
+  SESSION_REFUSED, /* a stage rejected a frame, for the reason in `text`; of several at a time only one is reported */
+  SESSION_FOREIGN, /* the producer's first frame begins like `text`; once for each producer */
+  SESSION_CHANGED  /* session_change_stages() is done */
 };
 
-enum { SESSION_EVENT_KINDS = SESSION_GPU_FAULT + 1 };
+enum { SESSION_EVENT_KINDS = SESSION_CHANGED + 1 };
 
 enum { SESSION_PAUSE_S = 1, SESSION_PATIENCE_S = 10 };
 
@@ -49,7 +48,6 @@ struct session_event {
   unsigned hold;             /* IDLE: number of the hold that it answers */
   struct frame_name frame;   /* REFUSED */
   char text[256];            /* DETACHED: one sentence, or empty; FOREIGN, REFUSED */
-  const struct fault *fault; /* GPU_FAULT: valid only during the call */
 };
 
 /* Runs on the control loop. */
@@ -151,6 +149,10 @@ void session_drop_stages(struct session *session);
 /* Marks the frames on the device, which will run again. If the device `failed` they are suspected; `alone` if there was no
  * other frame. Returns their number. */
 unsigned session_suspect(struct session *session, unsigned device, bool failed, bool alone);
+/* For parked lanes: when the oldest frame on that device was dispatched (CLOCK_MONOTONIC ns; INT64_MAX: no frame is there). */
+int64_t session_oldest_on(const struct session *session, unsigned device);
+/* For parked lanes: names its frames on `fault->device` and its stages. */
+void session_describe(const struct session *session, struct fault *fault);
 /* Its frames on a device that lost its worker run again on the next worker. Returns false without memory. */
 bool session_rewind(struct session *session, unsigned device, struct failure *failure);
 /* Passes the descriptors of its memory to the next process. */

@@ -119,7 +119,7 @@ END_TEST
 START_TEST(a_frame_on_a_device_that_is_abandoned_is_lost_for_that_reason) {
   kill(process_id(device->process), SIGSTOP);
   submit(0, 1);
-  device_abandon(device, "the test has no patience");
+  device_abandon(device, &(struct gpu_error){.stage = -1, .text = "the test has no patience"});
   ck_assert_int_eq(await(0), GPU_DEAD);
   ck_assert_str_eq(error.text, "the test has no patience");
   ck_assert(!device_submit(program, 1, &(struct gpu_frame){.sequence = 2}, &error));

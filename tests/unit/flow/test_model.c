@@ -40,6 +40,10 @@ enum gpu_progress device_ask(struct device_program *program, unsigned slot, stru
   return device_done[slot] ? GPU_DONE : GPU_PENDING;
 }
 
+void device_abandon_slot(struct device_program *program, unsigned slot, const struct gpu_error *reason) {
+  (void)program, (void)slot, (void)reason;
+}
+
 bool device_serves(const struct device_program *program) {
   (void)program;
   return true;
