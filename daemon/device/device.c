@@ -146,14 +146,6 @@ void device_drop_line(struct line_page **line) {
   *line = NULL;
 }
 
-unsigned device_generation(const struct device *device) {
-  unsigned sum = atomic_load(&device->generation);
-  for (unsigned i = 0; i < device->member_count; i++) {
-    sum += device_generation(device->members[i]);
-  }
-  return sum;
-}
-
 struct device *device_close(struct device *device) {
   if (!device) {
     return NULL;
@@ -350,8 +342,6 @@ static bool has_ended(struct device *device) {
   process_release(process);
   return ended;
 }
-
-bool device_has_worker(struct device *device) { return !has_ended(device); }
 
 pid_t device_worker(struct device *device) {
   struct process *process = device_hold(device);

@@ -100,10 +100,6 @@ bool device_can_switch(struct device *device, enum device_standby how);
 /* Has another worker take the place of one that is lost, with the same memory and programs, once that one has ended. Frames
  * that were there are gone; the callers of all programs get a turn. False: the device stays lost. */
 bool device_replace(struct device *device, struct gpu_error *error);
-/* Counts up with each worker that takes another's place. Any thread. */
-unsigned device_generation(const struct device *device);
-/* Whether there is a worker now, be it of use or not. */
-bool device_has_worker(struct device *device);
 /* The process that serves the device; 0: it is lost, or being replaced. Never blocks. */
 pid_t device_worker(struct device *device);
 /* What the next image of the daemon has to know of a device's workers to go on with them. */

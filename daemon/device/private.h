@@ -24,7 +24,6 @@ struct device {
   _Atomic bool lost;       /* the worker is, or is about to be; lanes go by this */
   void (*on_lost)(void *context); /* with `lock` */
   void *on_lost_context;
-  _Atomic unsigned generation; /* counts the workers that it had */
   bool hurries;
   struct device_setup setup;
   struct gpu_calibration known;

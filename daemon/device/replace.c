@@ -47,7 +47,6 @@ bool device_replace(struct device *device, struct gpu_error *error) {
   if (taken) {
     device_calm(device);
     atomic_store(&device->lost, false);
-    atomic_fetch_add(&device->generation, 1);
     device_watch(device);
   }
   pthread_mutex_unlock(&device->making);
