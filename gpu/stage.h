@@ -126,8 +126,9 @@ struct stage_descriptor {
    * synchronisation, nothing on the default stream; works under stream capture. NULL without CUDA. */
   int (*enqueue)(const struct stage_plan *plan, const struct stage_call *call, void *stream);
 
-  /* For a stage that needs more on a GPU than the slot's memory: makes that for the slots of one program, and says whether what
-   * enqueue() does must be `beside` the frame's graph. NULL: none. For threads that set up; NULL on error. */
+  /* For a stage that needs more on a GPU than the slot's memory: makes that for the slots of one program, or for no slots all
+   * that a later program needs besides. Says whether what enqueue() does must be `beside` the frame's graph. NULL: none. For
+   * threads that set up; NULL on error. */
   void *(*attach)(struct gpu_device *device, const struct stage_plan *plan, const struct stage_buffers *slots, unsigned count,
                   bool *beside, struct gpu_error *error);
   void (*detach)(void *attached);

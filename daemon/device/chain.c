@@ -14,6 +14,7 @@ struct chain_place {
   struct process *process;
   uint64_t id;
   unsigned counts;
+  bool is_warm;
 };
 
 struct device_chain {
@@ -72,6 +73,7 @@ static bool read_record(struct device_chain *chain, struct worker_message *answe
 
 static bool prepare_on(struct device_chain *chain, struct process *process, struct chain_place *place,
                        struct gpu_error *error) {
+  *place = (struct chain_place){.id = 0};
   struct worker_message answer;
   struct pack request = {.bytes = NULL, .failed = chain->request.failed};
   const struct kept_file *files = chain->has_record ? chain->files : chain->offers;
@@ -84,6 +86,7 @@ static bool prepare_on(struct device_chain *chain, struct process *process, stru
   worker_message_free(&answer);
   free(request.bytes);
   place->process = prepared ? process_hold(process) : NULL;
+  place->id = prepared ? place->id : 0;
   return prepared;
 }
 
@@ -112,20 +115,60 @@ static void forget_lost(struct device_chain *chain) {
   chain->place_count = left;
 }
 
-uint64_t chain_on(struct device_chain *chain, struct process *process, struct gpu_error *error) {
-  uint64_t id = 0;
+static struct chain_place find_place(struct device_chain *chain, const struct process *process) {
+  struct chain_place found = {.id = 0};
   pthread_mutex_lock(&chain->lock);
   forget_lost(chain);
   for (unsigned i = 0; i < chain->place_count; i++) {
-    id = chain->places[i].process == process ? chain->places[i].id : id;
-  }
-  if (id == 0 && chain->place_count < MOST_PLACES) {
-    struct chain_place *place = &chain->places[chain->place_count];
-    id = prepare_on(chain, process, place, error) ? place->id : 0;
-    chain->place_count += id != 0;
+    found = chain->places[i].process == process ? chain->places[i] : found;
   }
   pthread_mutex_unlock(&chain->lock);
-  return id;
+  return found;
+}
+
+/* Workers are asked without the lock, which the control loop takes for counts. Of one device, one thread asks at a time. */
+uint64_t chain_on(struct device_chain *chain, struct process *process, struct gpu_error *error) {
+  struct chain_place place = find_place(chain, process);
+  if (place.id != 0 || !prepare_on(chain, process, &place, error)) {
+    return place.id;
+  }
+  pthread_mutex_lock(&chain->lock);
+  const bool fits = chain->place_count < MOST_PLACES;
+  if (fits) {
+    chain->places[chain->place_count++] = place;
+  }
+  pthread_mutex_unlock(&chain->lock);
+  if (!fits) {
+    process_let_go(process, place.id);
+    process_release(process);
+  }
+  return fits ? place.id : 0;
+}
+
+static void set_warm(struct device_chain *chain, const struct process *process) {
+  pthread_mutex_lock(&chain->lock);
+  for (unsigned i = 0; i < chain->place_count; i++) {
+    chain->places[i].is_warm = chain->places[i].is_warm || chain->places[i].process == process;
+  }
+  pthread_mutex_unlock(&chain->lock);
+}
+
+bool chain_warm_on(struct device_chain *chain, struct process *process, struct gpu_error *error) {
+  if (chain_on(chain, process, error) == 0) {
+    return false;
+  }
+  const struct chain_place place = find_place(chain, process);
+  bool is_warm = place.is_warm;
+  if (!is_warm) {
+    struct pack request = {.bytes = NULL};
+    pack_number(&request, (int64_t)place.id);
+    is_warm = process_tell(process, WORKER_WARM, &request, error);
+    free(request.bytes);
+  }
+  if (is_warm && !place.is_warm) {
+    set_warm(chain, process);
+  }
+  return is_warm;
 }
 
 struct device_chain *device_chain_new(struct device *device, enum gpu_backend_choice choice, const struct frame_format *input,

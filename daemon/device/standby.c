@@ -43,7 +43,7 @@ static bool prepare_chains(struct device *device, struct gpu_error *error) {
   bool prepared = true;
   pthread_mutex_lock(&device->making);
   for (const struct device_part *part = device->parts; part && prepared; part = part->next) {
-    prepared = chain_on(part->program->chain, device->standby, error) != 0;
+    prepared = chain_warm_on(part->program->chain, device->standby, error);
   }
   pthread_mutex_unlock(&device->making);
   return prepared;

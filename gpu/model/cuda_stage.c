@@ -5,6 +5,7 @@
  * Otherwise there are as many as it may have, and a frame takes one that is free or whose turn it is. Nothing on the host
  * waits: a frame that finds all of them busy waits on the device.
  */
+#include "gpu/cuda/cuda.h"
 #include "gpu/model/batches.h"
 #include "gpu/model/cuda_trial.h"
 #include "gpu/model/stage.h"
@@ -37,6 +38,7 @@ struct attached {
   struct cuda_instances *shared; /* else NULL */
   unsigned bound;
   struct cuda_instance *instances[GPU_MAX_SLOTS]; /* of its slots, if they are bound */
+  struct cuda_instance *spare;                    /* without slots: in place of them */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, and while instances are made */
@@ -127,6 +129,16 @@ static bool open_shared(struct cuda_instances *set, const struct model_bytes *by
   return true;
 }
 
+/* Without slots, for a program that comes later: the first session loads the libraries and finds what is fastest, and those of
+ * the slots are opened quickly then. */
+static bool open_spare(struct attached *attached, const struct model_bytes *bytes, const struct onnx_file *file,
+                       struct gpu_error *error) {
+  struct cuda_opening opening = opening_of(attached->shared, bytes, file);
+  bool opened = cuda_instance_open(&opening, 1, error);
+  attached->spare = opening.instance;
+  return opened;
+}
+
 static bool fill(struct attached *attached, const struct stage_plan *plan, const struct stage_buffers *slots, unsigned count,
                  bool *beside, struct gpu_error *error) {
   struct cuda_instances *set = attached->shared;
@@ -147,7 +159,9 @@ static bool fill(struct attached *attached, const struct stage_plan *plan, const
     set->choice = cuda_trial_choose(set->device, model, &bytes, &file);
     set->decided = true;
   }
-  bool good = binds ? bind_slots(attached, plan, slots, count, &bytes, &file, error) : open_shared(set, &bytes, &file, error);
+  bool good = !binds       ? open_shared(set, &bytes, &file, error)
+              : count == 0 ? open_spare(attached, &bytes, &file, error)
+                           : bind_slots(attached, plan, slots, count, &bytes, &file, error);
   model_bytes_free(&bytes);
   *beside = !binds;
   for (unsigned i = 0; i < attached->bound; i++) {
@@ -169,6 +183,7 @@ static void free_attached(struct attached *attached) {
   for (unsigned i = 0; i < attached->bound; i++) {
     cuda_instance_close(attached->instances[i]);
   }
+  cuda_instance_close(attached->spare);
   if (attached->shared) {
     attached->shared->bound -= attached->bound;
     let_go(attached->shared);
@@ -189,7 +204,8 @@ void *model_attach(struct gpu_device *device, const struct stage_plan *plan, con
   attached->device = device;
   attached->model = plan->object;
   pthread_mutex_lock(&lock);
-  bool good = (attached->model->batch.most > 0 ? join(attached, plan, beside, error)
+  bool good = cuda_enter(device, error) &&
+              (attached->model->batch.most > 0 ? join(attached, plan, beside, error)
                                                : (attached->shared = hold(device, attached->model, error)) &&
                                                      fill(attached, plan, slots, count, beside, error));
   if (!good) {

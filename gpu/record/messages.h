@@ -29,6 +29,7 @@ enum worker_call {
   WORKER_LOOK,    /* struct worker_look. Answer: struct worker_seen */
   WORKER_MODEL,   /* model. Answer: its id, a model record, files */
   WORKER_CHAIN,   /* chain. Answer: its id, a chain record, files */
+  WORKER_WARM,    /* id of a chain: opens all of its models that programs need and that needs no slots */
   WORKER_USERS,   /* id of a chain, number */
   WORKER_ARENA,   /* bytes; its memory. Answer: its id */
   WORKER_LINE,    /* number; line page, bell page, eventfd */

@@ -11,6 +11,7 @@
 struct served_chain {
   struct gpu_chain *chain;
   struct model *models[GPU_MAX_STAGES]; /* whose counts it holds */
+  void *warm[GPU_MAX_STAGES];           /* what stages opened before there is a program */
 };
 
 static struct gpu_device *device; /* NULL until it is opened */
@@ -213,7 +214,36 @@ static void describe_chain(struct served_chain *served, enum gpu_backend_choice 
   pack_chain_record(answer, &record);
 }
 
+/* A program holds what it needs itself. */
+static void cool_chain(struct served_chain *served) {
+  for (unsigned i = 0; i < GPU_MAX_STAGES; i++) {
+    if (served->warm[i]) {
+      gpu_chain_stage(served->chain, i)->stage->detach(served->warm[i]);
+      served->warm[i] = NULL;
+    }
+  }
+}
+
+/* The first session on a device loads the libraries for it, which takes most of a second. */
+static bool warm_chain(struct worker_message *request, struct gpu_error *error) {
+  struct served_chain *served = objects_find(OBJECT_CHAIN, (uint64_t)unpack_number(&request->unpack));
+  const struct stage_plan *plan;
+  bool beside, warm = true;
+  if (!served || request->unpack.failed || !device) {
+    return refuse(error, "warm");
+  }
+  const bool attaches = strcmp(gpu_backend_name(device), "cuda") == 0;
+  for (unsigned i = 0; attaches && warm && (plan = gpu_chain_stage(served->chain, i)); i++) {
+    if (plan->stage->about->runs_model && !served->warm[i]) {
+      served->warm[i] = plan->stage->attach(device, plan, NULL, 0, &beside, error);
+      warm = served->warm[i] != NULL;
+    }
+  }
+  return warm;
+}
+
 static struct served_chain *drop_chain(struct served_chain *served) {
+  cool_chain(served);
   for (unsigned i = 0; i < GPU_MAX_STAGES; i++) {
     if (served->models[i]) {
       counts_let_go(served->models[i]);
@@ -302,7 +332,7 @@ static bool make_program(struct worker_message *request, struct pack *answer, st
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
   unpack_bytes(&request->unpack, &setup, sizeof setup);
   setup.owner[sizeof setup.owner - 1] = '\0';
-  const struct served_chain *served = objects_find(OBJECT_CHAIN, setup.chain);
+  struct served_chain *served = objects_find(OBJECT_CHAIN, setup.chain);
   if (request->unpack.failed || !device || !served || setup.count > GPU_MAX_SLOTS || setup.bit >= PAGES_PROGRAMS ||
       !find_buffers(&setup, served->chain, buffers)) {
     return refuse(error, "program");
@@ -312,6 +342,7 @@ static bool make_program(struct worker_message *request, struct pack *answer, st
   if (!program || !add(OBJECT_PROGRAM, program, answer, error)) {
     return false;
   }
+  cool_chain(served);
   const struct gpu_program *made = lines_program(program);
   struct gpu_usage usage;
   struct worker_ready ready = {.graph = gpu_program_graph(made),
@@ -372,6 +403,8 @@ static bool answer_call(enum worker_call call, struct worker_message *request, s
     return open_model(request, answer, error);
   case WORKER_CHAIN:
     return make_chain(request, answer, error);
+  case WORKER_WARM:
+    return warm_chain(request, error);
   case WORKER_USERS:
     return count_users(request, error);
   case WORKER_ARENA:
