@@ -341,10 +341,14 @@ bool engine_open_devices(struct engine *engine, const struct config *config, con
   if (left && !adopt_known(engine, left)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the previous process left an invalid state of the devices");
   }
-  engine->there = names_all(config) ? count_devices(config) : 0;
+  const bool is_known = engine->there > 0; /* by the process before: to ask the driver takes a worker of its own */
+  if (!is_known) {
+    engine->there = names_all(config) ? count_devices(config) : 0;
+  }
   bool opened = open_all(engine, config, failure);
-  /* a reload may name all devices, and the driver was not asked for them until now */
-  engine->there = opened ? count_devices(config) : 0;
+  if (opened && !is_known) { /* a reload may name all devices, and the driver was not asked for them until now */
+    engine->there = count_devices(config);
+  }
   device_adopt_end();
   return opened;
 }
