@@ -60,7 +60,7 @@ START_TEST(the_device_describes_itself) {
   ck_assert_uint_gt(available, 0);
   ck_assert_uint_ge(total, available);
   ck_assert_msg(gpu_anchor(rig.device, &error) != GPU_DEAD, "%s", error.text);
-  ck_assert_str_eq(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "7");
+  ck_assert_str_eq(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "6");
   printf("on %s, %zu MiB\n", gpu_device_name(rig.device), total >> 20);
   rig_close(&rig);
 }
