@@ -40,7 +40,7 @@ static void read_device(const struct server *server, unsigned index, struct heal
   *device = (struct health_device){
       .number = number,
       .completed = atomic_load_explicit(engine_completion(server->engine, number), memory_order_relaxed),
-      .probed = is_lost ? clock_now() : checkup_later(canary.answered, server->checkup->rested),
+      .probed = is_lost ? clock_now() : checkup_later(canary.answered, checkup_later(server->checkup->rested, server->revived)),
       .canary_s = (double)canary.took / (double)NS_PER_S,
       .canary_age_s = canary.answered > 0 ? (double)checkup_later(clock_now() - canary.answered, 0) / (double)NS_PER_S : 0,
   };
@@ -205,8 +205,6 @@ static void on_check(void *context) {
 }
 
 /* -- life ------------------------------------------------------------------------------------------------------------ */
-
-void checkup_revive(struct server *server) { server->checkup->rested = clock_now(); }
 
 bool checkup_start(struct server *server) {
   struct checkup *checkup = server->checkup = calloc(1, sizeof *checkup);

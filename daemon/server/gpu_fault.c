@@ -193,7 +193,7 @@ static void end_recovery(struct recovery *recovery) {
     history_begin(&server->history, recovery->back);
   }
   worker_history_replace(&server->workers[recovery->number], recovery->reason, recovery->since, recovery->back);
-  checkup_revive(server);
+  server->revived = clock_now(); /* it has not answered the check-up yet */
   log_event(LOG_WORKER_REPLACED, NULL, "device %u has another worker: frames there stood still for %.3g ms", recovery->number,
             (double)(recovery->back - recovery->since) / (double)NS_PER_MS);
   server_note(server);

@@ -137,7 +137,7 @@ void server_close_sockets(void) {
     socklen_t size = sizeof kind;
     if (fd > STDERR_FILENO && fd != dirfd(folder) &&
         (getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &size) == 0 || fcntl(fd, F_GETPIPE_SZ) >= 0)) { /* no file */
-      close(fd);
+      close_range((unsigned)fd, (unsigned)fd, 0); /* like the process's end, whatever other threads do with it */
     }
   }
 }

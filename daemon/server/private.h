@@ -153,6 +153,7 @@ struct server {
   uint64_t lost_clients;         /* how many clients a killed process had */
   bool leaving;                  /* STOPPING: another process will go on with everything */
   struct recovery *recoveries;   /* one for each device */
+  int64_t revived;               /* when a device got another worker last: CLOCK_MONOTONIC ns */
   unsigned recovery_count;
   struct upgrade *upgrade;             /* the one under way, or NULL */
   struct device_change *device_change; /* likewise */
@@ -277,9 +278,8 @@ void http_address_close(struct server *server); /* idempotent */
 /* checkup.c */
 /* Whether all is well at this moment, to free(); NULL if there is no memory. */
 struct health *server_health(const struct server *server);
-void checkup_revive(struct server *server); /* a device has another worker, which has not answered yet */
-bool checkup_start(struct server *server);  /* reports SERVER_FAULT; false: there is no memory */
-void checkup_stop(struct server *server);   /* idempotent */
+bool checkup_start(struct server *server); /* reports SERVER_FAULT; false: there is no memory */
+void checkup_stop(struct server *server);  /* idempotent */
 void checkup_free(struct server *server);
 
 /* handover.c */

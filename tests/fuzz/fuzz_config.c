@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { LONGEST_REPORT = 64 * 2048 };
 
-static const char *const pixels[] = {"gray", "rgb24", "yuv420p", NULL};
+static const char *const pixels[] = {"gray", "rgb24", "yuv420p", "nv12", NULL};
 static const char *const dtypes[] = {"uint8", "float32", NULL};
 static const struct config_parameter parameters[] = {
     {.name = "scale", .minimum = -1e9, .maximum = 1e9, .fallback = 1, .help = "A number."},
