@@ -102,24 +102,31 @@ static void prepare_if_may(struct reload *reload);
 
 static uint64_t count_faults(const struct reload *reload) { return reload->server->history.counts[HISTORY_FAULT]; }
 
-/* A device that lost its worker meanwhile, be it by a frame of another pipeline, is no reason to refuse the configuration. If
- * it happens again, what was being prepared may well be the cause. */
-static bool prepare_again(struct reload *reload) {
-  const struct config *config = reload->generation->config;
-  bool may = reload->is_lost && !reload->is_again && !reload->cancelled;
-  if (may) {
-    swap_free(reload->swap);
-    reload->is_again = true;
-    reload->step = RELOAD_PREPARING;
-    reload->swap = swap_new(reload->server, config, &reload->failure);
+/* Begins once more, when every device has a worker: new pipelines prepare their chains there at once. */
+static void begin_again(struct reload *reload) {
+  if (reload->cancelled) {
+    refuse_failure(reload);
+  } else if (recoveries_are_at_work(reload->server)) {
+    loop_timer_start(reload->limit, LOOK_MS, 0);
+  } else {
+    reload->swap = swap_new(reload->server, reload->generation->config, &reload->failure);
+    if (reload->swap) {
+      prepare_if_may(reload);
+    } else {
+      refuse_failure(reload);
+    }
   }
-  return may && reload->swap;
 }
 
+/* A device that lost its worker meanwhile, be it by a frame of another pipeline, is no reason to refuse the configuration. If
+ * it happens again, what was being prepared may well be the cause. */
 static void on_taken_back(void *context) {
   struct reload *reload = context;
-  if (prepare_again(reload)) {
-    prepare_if_may(reload);
+  if (reload->is_lost && !reload->is_again && !reload->cancelled) {
+    reload->swap = swap_free(reload->swap);
+    reload->is_again = true;
+    reload->step = RELOAD_PREPARING;
+    begin_again(reload);
   } else {
     refuse_failure(reload);
   }
@@ -256,7 +263,9 @@ static void prepare_if_may(struct reload *reload) {
 
 static void on_limit(void *context) {
   struct reload *reload = context;
-  if (reload->step == RELOAD_PREPARING) {
+  if (!reload->swap) {
+    begin_again(reload);
+  } else if (reload->step == RELOAD_PREPARING) {
     prepare_if_may(reload);
   } else if (reload->step == RELOAD_REPLACING) {
     swap_let_hang(reload->swap);

@@ -152,7 +152,7 @@ def test_a_pipeline_that_strikes_too_often_fails_alone(place):
             Background(producer.send, numbered(33, SIZE).tobytes())
             # Nine processes, each with a device to open: seconds where others open it meanwhile.
             daemon.wait_view("it has failed", lambda view: view["state"] == "failed", seconds=45)
-            assert daemon.frames()["dropped"]["gpu_fault"] == 3, daemon.frames()
+            wait_until(lambda: daemon.frames()["dropped"]["gpu_fault"] == 3, daemon.frames)
             carry(daemon, 20, "cam1")
             health = daemon.status()["health"]
             assert [(entry["name"], entry["reason"]) for entry in health["degraded"]] == [("cam0", "failed")], health
