@@ -63,7 +63,13 @@ enum gpu_progress cuda_clock_anchor(struct gpu_device *base, struct gpu_error *e
   struct cuda_anchor *next = &device->anchors[index];
   int64_t host;
   float ms;
+  if (device->is_awaited) { /* to record it anew would put the answer of a busy device off, again and again */
+    enum gpu_progress late = cuda_clock_poll(device, next->event, gpu_now() + PATIENCE_NS, error);
+    device->is_awaited = late == GPU_PENDING;
+    return late; /* too late to measure by */
+  }
   enum gpu_progress progress = measure(device, next, PATIENCE_NS, &host, error);
+  device->is_awaited = progress == GPU_PENDING;
   if (progress != GPU_DONE) {
     return progress; /* PENDING: the anchor in force stays */
   }

@@ -39,6 +39,7 @@ struct cuda_device {
   cudaStream_t clock;
   struct cuda_anchor anchors[CUDA_ANCHORS];
   _Atomic unsigned anchor; /* index of the one in force */
+  bool is_awaited;         /* the event of the next one was recorded and has not happened yet */
   /* Until when, on the device's axis, each engine was busy with frames whose times were read; and until when kernels that copy
    * were, which neither wait for a copy engine nor keep one waiting. */
   _Atomic int64_t h2d_end, kernel_end, d2h_end, copied_in_end, copied_out_end;

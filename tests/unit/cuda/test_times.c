@@ -308,6 +308,18 @@ START_TEST(copies_by_kernels_wait_for_no_engine) {
 }
 END_TEST
 
+/* A device that other processes keep busy answers late. */
+START_TEST(a_late_answer_of_the_clock_counts) {
+  make_program(1, &plus_one, 0);
+  fake_set_polling(false);
+  ck_assert_int_eq(gpu_anchor(device, &problem), GPU_PENDING);
+  fake_run_stream(((struct cuda_device *)device)->clock, 1);
+  ck_assert_int_eq(gpu_anchor(device, &problem), GPU_DONE);
+  fake_set_polling(true);
+  ck_assert_int_eq(gpu_anchor(device, &problem), GPU_DONE);
+}
+END_TEST
+
 /* A frame keeps the anchor of its submission while newer ones are made, and the axis goes on without a jump. */
 START_TEST(new_anchors_change_no_interval) {
   make_program(1, &plus_one, 0);
@@ -373,6 +385,7 @@ Suite *times_suite(void) {
   tcase_add_test(group, waiting_for_an_engine_is_not_service);
   tcase_add_test(group, copies_by_kernels_wait_for_no_engine);
   tcase_add_test(group, new_anchors_change_no_interval);
+  tcase_add_test(group, a_late_answer_of_the_clock_counts);
   tcase_add_test(group, a_busy_device_keeps_its_anchor);
   tcase_add_test(group, anchoring_fails_cleanly_at_every_call);
   suite_add_tcase(suite, group);
