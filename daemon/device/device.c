@@ -102,7 +102,7 @@ void device_watch(struct device *device) {
   }
 }
 
-/* One that does not open the device is let go of. */
+/* Ends the worker if it cannot open the device. */
 static bool open_on(struct device *device, struct gpu_error *error) {
   if (device->process && !device_take(device, device->process, &device->is, error)) {
     device->process = process_release(device->process);

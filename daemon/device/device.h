@@ -102,7 +102,7 @@ bool device_can_switch(struct device *device, enum device_standby how);
 bool device_replace(struct device *device, struct gpu_error *error);
 /* The process that serves the device; 0: it is lost, or being replaced. Never blocks. */
 pid_t device_worker(struct device *device);
-/* What the next image of the daemon has to know of a device's workers to go on with them. */
+/* The record from which the next image of the daemon goes on with a device's workers. */
 struct device_left {
   struct process_left serves, stands_by;
 };
@@ -112,9 +112,9 @@ void device_stay(void); /* it did not follow */
 /* Takes over one of them, for a device that will be opened. Its descriptors are `control` and `counts` now. */
 void device_adopt(unsigned index, bool stands_by, const struct process_left *left, int control, int counts);
 void device_adopt_end(void); /* ends those for devices that were not opened */
-/* Its worker is the one that it had in the image before. */
+/* Whether the device has the worker of the image before. */
 bool device_is_adopted(struct device *device);
-/* Its worker executes another program than a new one would. */
+/* Whether the worker executes another program than a new one would. */
 bool device_is_outdated(struct device *device);
 /* Ends all workers that are not left to another image, and has seen their end when it returns. */
 void device_end_all(void);

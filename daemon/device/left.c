@@ -2,12 +2,12 @@
  * Workers over an upgrade: the daemon executes its next image, and its workers go on. The new image finds them by their process
  * and by the descriptors that stay open, has them forget what the image before had asked for, and asks for everything again.
  */
-#include <errno.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/base/child.h"
 #include "daemon/device/process_private.h"
 
 enum { RESET_S = 2 }; /* a worker whose frames take longer is ended, as one that hangs */
@@ -24,39 +24,71 @@ void process_leave(struct process *process, struct process_left *left) {
   }
 }
 
-/* The descriptors are in `left`. */
+struct adoption {
+  const struct process_left *left;
+  int control, counts;
+  void *page;
+  bool is_taken; /* the record has all of that */
+};
+
 static bool take_up(struct process *process, const void *context, struct gpu_error *error) {
-  const struct process_left *left = context;
-  struct stat status;
-  void *counts = MAP_FAILED;
-  siginfo_t info;
+  struct adoption *adoption = *(struct adoption *const *)context;
+  const struct process_left *left = adoption->left;
+  (void)error;
   process->pid = left->pid;
-  process->control = left->control;
+  process->control = adoption->control;
+  process->counts = adoption->page;
+  process->counts_memory = adoption->counts;
   process->is_outdated = left->program.device != process->program.device || left->program.inode != process->program.inode;
   process->program = left->program;
-  errno = EINVAL;
-  const bool is_child = waitid(P_PID, (id_t)left->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
-  if (is_child && fstat(left->counts, &status) == 0 && status.st_size >= (off_t)sizeof *process->counts) {
-    counts = mmap(NULL, sizeof *process->counts, PROT_READ | PROT_WRITE, MAP_SHARED, left->counts, 0);
-  }
-  if (counts == MAP_FAILED) {
-    close(left->counts);
-    return process_error(error, errno, "a worker of the image before cannot be taken over");
-  }
-  process->counts = counts;
-  process->counts_memory = left->counts;
   process->is_adopted = true;
+  adoption->is_taken = true;
   return true;
 }
 
+static bool is_child(pid_t pid) {
+  siginfo_t info;
+  return pid > 0 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+static void *map_counts(int counts) {
+  struct stat status;
+  const size_t bytes = sizeof(struct worker_counts);
+  void *page = MAP_FAILED;
+  if (fstat(counts, &status) == 0 && status.st_size >= (off_t)bytes) {
+    page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, counts, 0);
+  }
+  return page == MAP_FAILED ? NULL : page;
+}
+
+/* A worker that nobody takes over would keep its GPU. */
+static void end_left(const struct adoption *adoption) {
+  const int descriptors[] = {adoption->control, adoption->counts};
+  for (size_t i = 0; i < sizeof descriptors / sizeof descriptors[0]; i++) {
+    if (descriptors[i] >= 0) {
+      close(descriptors[i]);
+    }
+  }
+  if (adoption->page) {
+    munmap(adoption->page, sizeof(struct worker_counts));
+  }
+  if (is_child(adoption->left->pid)) {
+    child_end(adoption->left->pid);
+  }
+}
+
 struct process *process_adopt(const struct process_left *left, int control, int counts) {
-  struct process_left now = *left;
+  struct adoption adoption = {.left = left, .control = control, .counts = counts};
+  struct adoption *const context = &adoption;
+  struct process *process = NULL;
   struct gpu_error error;
-  now.control = control;
-  now.counts = counts;
-  struct process *process = control >= 0 && counts >= 0 && left->version == WORKER_VERSION && left->pid > 0
-                                ? process_new(take_up, &now, &error)
-                                : NULL;
+  if (left->version == WORKER_VERSION && control >= 0 && is_child(left->pid)) {
+    adoption.page = map_counts(counts);
+    process = adoption.page ? process_new(take_up, &context, &error) : NULL;
+  }
+  if (!adoption.is_taken) {
+    end_left(&adoption);
+  }
   if (process && !process_tell_within(process, WORKER_RESET, RESET_S, &error)) {
     process_kill(process, &error);
     process = process_release(process);

@@ -87,7 +87,7 @@ void adopted_take(unsigned index, struct process **process, struct process **sta
 /* The chain's number on that worker, where it is prepared if it was not; 0 on error. */
 uint64_t chain_on(struct device_chain *chain, struct process *process, struct gpu_error *error);
 
-/* The same for a worker that stands by, which also opens what programs will need of models. */
+/* Prepares the chain on a worker that stands by, which also opens the models. */
 bool chain_warm_on(struct device_chain *chain, struct process *process, struct gpu_error *error);
 
 /* The worker that stands by, which no longer does so, or NULL. With `standing`. */

@@ -33,14 +33,14 @@ void process_let_go(struct process *process, uint64_t id);
 pid_t process_id(const struct process *process);
 /* Different for each worker that this process has started, and never 0. */
 unsigned process_generation(const struct process *process);
-/* Its counts, which it writes once it has a device, and their memory. */
+/* The page of counts, which the worker writes once it has a device, and the memory of the page. */
 struct worker_counts *process_counts(struct process *process);
 int process_counts_memory(const struct process *process);
 
 /* Whether it is lost, and (unless NULL) why. Any thread; never blocks. */
 bool process_is_lost(const struct process *process, struct gpu_error *cause);
-/* It is lost by a fault that the GPU's driver reported: nothing that it began runs there any more. Its process may take 60 ms
- * longer to end. */
+/* Whether the driver reported a fault of the GPU, after which nothing that the worker began runs there any more. Its process
+ * may take 60 ms longer to end. */
 bool process_is_stopped(const struct process *process);
 /* Waits until it has ended, which it is about to. */
 void process_await_end(struct process *process);
@@ -56,7 +56,7 @@ struct process_program { /* the file that a worker executes */
   uint64_t device, inode;
 };
 
-/* What the next image has to know of a worker to go on with it. The descriptors must stay open in that image. */
+/* The record from which the next image goes on with a worker. The descriptors must stay open in that image. */
 struct process_left {
   uint32_t version; /* WORKER_VERSION; 0: there is no worker */
   int32_t pid, control, counts;
@@ -69,7 +69,7 @@ void process_leave(struct process *process, struct process_left *left);
  * could not be had, and is ended. */
 struct process *process_adopt(const struct process_left *left, int control, int counts);
 bool process_is_adopted(const struct process *process);
-/* It executes another file than the one that the daemon would start now. */
+/* Whether the worker executes another file than the daemon would start now. */
 bool process_is_outdated(const struct process *process);
 /* Before the next image follows: all workers that are not left to it are ended, and have ended when this returns. */
 void process_end_others(void);

@@ -220,6 +220,7 @@ void server_hand_over(struct server *server, enum history_cause cause, const cha
   if (handover_park(server, cause, now, failure)) {
     put_and_go(server, cause, program, failure);
   }
+  device_stay(); /* the next image has not followed */
   engine_unpark(server->engine);
   server->handing_over = false;
   server->history = before;

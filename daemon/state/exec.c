@@ -126,7 +126,6 @@ static bool exec_run(const char *program, struct failure *failure) {
   }
   int error = errno;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  device_stay();
   if (!passed_on) {
     return failure_set_memory(failure, "not enough memory to hand over");
   }
